@@ -1,7 +1,7 @@
 """What tests ask a halo policy for, in a word: an operator, applied at once."""
 
-from hpcgnn.ops import attention_layer
 from hpcgnn.ops.additive_attention import Attending
+from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.operators import Attention, Largest, Linear, Messages
 
 
@@ -12,7 +12,7 @@ def aggregate(policy, x, norm):
 
 def attend(policy, projected, shape, key=0, p=0.0):
     """Additive attention; see AdditiveAttention."""
-    return attention_layer.attend(projected, policy.operator(Attention(shape)), Attending(shape, key, p))
+    return attention_layer(projected, None, policy.operator(Attention(shape)), Attending(shape, key, p))
 
 
 def largest(policy, x):

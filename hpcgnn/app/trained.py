@@ -184,11 +184,10 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     wanted = [
         ("features", columns, "d_in", True),
         ("classes", meta.num_classes, "classes", meta.num_classes > 0 and labels),
-        ("types of edges", meta.num_edge_types, "edge_types", reads_types or model.edge_term == "type"),
+        ("types of edges", meta.num_edge_types, "edge_types", reads_types),
         ("edge features", meta.num_edge_features, "edge_features", edge_features > 0),
         *((f"{name} of the features", found, name, name in identity) for name, found in entry.facts(meta).items()),
         ("types of nodes", meta.num_node_types, "node_types", reads_types),
-        ("weights (False: none)", meta.weighted, "weighted", model.edge_term == "weight"),
         ("sparse features (False: dense)", meta.sparse_features, "sparse_input", relational),
     ]
     for what, found, name, reads in wanted:

@@ -1,6 +1,6 @@
 """Numbers in fewer bits than in computing, for the time of their travel.
 
-bf16 is rounded to the nearest. int8 is between ± the largest of its row, and rounded at random (kernels/narrowing.py).
+bf16 is rounded to the nearest. int8 is between ± the largest of its row, and rounded at random (kernels/coding.py).
 The place in the run keys the draws, so a run can be repeated.
 """
 

@@ -5,83 +5,59 @@ package is installed). Tests compare both. The lines of torch also run if there 
 runs. Environment: HPCGNN_KERNELS=auto|native|reference and HPCGNN_VECTOR=baseline|avx2|avx512 (see `library.py`), read
 at the first call.
 
-They are plain calls and not registered as torch custom operators: their gradients are written by hand in `ops/`,
+They are plain calls and not registered as torch custom operators. Their gradients are written by hand in `ops/`,
 nothing traces them, and the dispatcher takes longer than a small gather. docs/kernels.md describes how to add one.
 """
 
-from .activation import bias_gradient, elu, elu_gradient, relu_gradient
-from .aggregation import add_rows, check_block, gather, gather_largest, gather_matching, pack
-from .attention import attend_backward, attend_finish, attend_forward
-from .batch_norm import column_sums, norm_columns, norm_columns_gradient, norm_gradient_sums
-from .coding import BLOCK, decode, encode
-from .convolution import Aggregate, Gathering, convolve, convolve_backward, convolves
-from .cover import MOST_LEFT, MOST_RIGHT, least_cover
-from .edge_dropout import Columns, drop_edges
-from .kernel import FLOATS, accumulation_dtype
-from .library import describe, watched
-from .loss import cross_entropy
-from .masking import dropout, dropout_entries, kept_scale
-from .messages import RowMessages, message_backward, message_forward, reduces_messages
-from .narrowing import narrow, widen
-from .products import multiply
-from .projection import Elu, one_pass, project, project_backward
-from .randomness import random_words, stream_key
-from .scores import RowScores, score_backward, score_forward, scores_rows
-
-__all__ = [
-    "BLOCK",
-    "FLOATS",
-    "MOST_LEFT",
-    "MOST_RIGHT",
-    "Aggregate",
-    "Columns",
-    "Elu",
-    "Gathering",
-    "RowMessages",
-    "RowScores",
-    "accumulation_dtype",
-    "add_rows",
-    "attend_backward",
-    "attend_finish",
-    "attend_forward",
-    "bias_gradient",
-    "check_block",
-    "column_sums",
-    "convolve",
-    "convolve_backward",
-    "convolves",
-    "cross_entropy",
-    "decode",
-    "describe",
-    "drop_edges",
-    "dropout",
-    "dropout_entries",
-    "elu",
-    "elu_gradient",
-    "encode",
-    "gather",
-    "gather_largest",
-    "gather_matching",
-    "kept_scale",
-    "least_cover",
-    "message_backward",
-    "message_forward",
-    "multiply",
-    "narrow",
-    "norm_columns",
-    "norm_columns_gradient",
-    "norm_gradient_sums",
-    "one_pass",
-    "pack",
-    "project",
-    "project_backward",
-    "random_words",
-    "reduces_messages",
-    "relu_gradient",
-    "score_backward",
-    "score_forward",
-    "scores_rows",
-    "stream_key",
-    "watched",
-    "widen",
-]
+from .aggregation import add_rows as add_rows
+from .aggregation import check_block as check_block
+from .aggregation import gather as gather
+from .aggregation import gather_largest as gather_largest
+from .aggregation import gather_matching as gather_matching
+from .aggregation import pack as pack
+from .attention import attend_backward as attend_backward
+from .attention import attend_finish as attend_finish
+from .attention import attend_forward as attend_forward
+from .coding import BLOCK as BLOCK
+from .coding import decode as decode
+from .coding import encode as encode
+from .coding import narrow as narrow
+from .coding import widen as widen
+from .convolution import Aggregate as Aggregate
+from .convolution import Gathering as Gathering
+from .convolution import convolve as convolve
+from .convolution import convolve_backward as convolve_backward
+from .convolution import convolves as convolves
+from .cover import MOST_LEFT as MOST_LEFT
+from .cover import MOST_RIGHT as MOST_RIGHT
+from .cover import least_cover as least_cover
+from .kernel import FLOATS as FLOATS
+from .kernel import accumulation_dtype as accumulation_dtype
+from .library import describe as describe
+from .library import watched as watched
+from .projection import Elu as Elu
+from .projection import multiply as multiply
+from .projection import one_pass as one_pass
+from .projection import project as project
+from .projection import project_backward as project_backward
+from .randomness import dropout as dropout
+from .randomness import dropout_entries as dropout_entries
+from .randomness import kept_scale as kept_scale
+from .randomness import random_words as random_words
+from .randomness import stream_key as stream_key
+from .row_rules import RowMessages as RowMessages
+from .row_rules import RowScores as RowScores
+from .row_rules import message_backward as message_backward
+from .row_rules import message_forward as message_forward
+from .row_rules import rules_rows as rules_rows
+from .row_rules import score_backward as score_backward
+from .row_rules import score_forward as score_forward
+from .rowwise import bias_gradient as bias_gradient
+from .rowwise import column_sums as column_sums
+from .rowwise import cross_entropy as cross_entropy
+from .rowwise import elu as elu
+from .rowwise import elu_gradient as elu_gradient
+from .rowwise import norm_columns as norm_columns
+from .rowwise import norm_columns_gradient as norm_columns_gradient
+from .rowwise import norm_gradient_sums as norm_gradient_sums
+from .rowwise import relu_gradient as relu_gradient

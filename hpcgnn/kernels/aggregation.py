@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .interface import BLOCK_FAULTS
+from .interface import codes
 from .kernel import Arguments, accumulation_dtype, kernel
 
 #: Elements of an expanded piece of edges in torch: 16 MiB of float32.
@@ -23,6 +23,7 @@ BLOCK = {"indptr": "int64 [num_rows + 1]", "indices": "int32 [edges]"}
 ROWS = "optional int32 [num_rows]"
 #: Without stored rows, the block has all rows.
 ALL_ROWS = (("rows", "num_rows", "n", "indptr"),)
+#: {a fault of a block: what is said of it}; their codes in the library.
 _FAULTS = {
     "indptr_start": "indptr must start at 0 or above",
     "indptr_order": "indptr must not decrease",
@@ -31,6 +32,7 @@ _FAULTS = {
     "row_order": "rows must increase strictly",
     "index_range": "indices must lie in [0, num_sources)",
 }
+_FAULT_CODES = codes(*_FAULTS)
 
 
 def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -208,14 +210,12 @@ def add_rows(a: Arguments) -> None:
     },
 )
 def _check_block(a: Arguments) -> int:
-    faults = {name: code for code, name in BLOCK_FAULTS.items()}
-
     def first(bad: torch.Tensor) -> int | None:
         return int(bad.to(torch.int8).argmax()) if bool(bad.any()) else None
 
     def found(fault: str, position: int) -> int:
         a.position[0] = position
-        return faults[fault]
+        return _FAULT_CODES[fault]
 
     if int(a.indptr[0]) < 0:
         return found("indptr_start", 0)
@@ -233,7 +233,7 @@ def _check_block(a: Arguments) -> int:
     used = a.indices[int(a.indptr[0]) : int(a.indptr[-1])]
     if (at := first((used < 0) | (used >= a.num_sources))) is not None:
         return found("index_range", int(a.indptr[0]) + at)
-    return faults[""]
+    return 0
 
 
 def check_block(
@@ -251,8 +251,9 @@ def check_block(
     num_stored = len(indptr) - 1
     if rows is None and num_stored != num_rows:
         raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}")
-    fault, position = BLOCK_FAULTS[_check_block(**given)], int(at)
-    if fault:
+    code, position = _check_block(**given), int(at)
+    if code:
+        fault = next(name for name, each in _FAULT_CODES.items() if each == code)
         values = (
             indices if fault == "index_range" else rows if rows is not None and fault.startswith("row_") else indptr
         )

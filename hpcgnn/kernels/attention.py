@@ -14,16 +14,16 @@ Attention weights exist for a few edges at a time only. Notation: H heads of wid
 h·D + D - 1 of a row belong to head h.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from .aggregation import ALL_ROWS, BLOCK, ROWS
-from .edge_dropout import edge_pieces, edge_words
+from .aggregation import ALL_ROWS, BLOCK, PIECE, ROWS
 from .kernel import Arguments, kernel
-from .masking import rule as rule_of
-from .randomness import checked_key
+from .randomness import philox, rule
 
+_LOW = 0xFFFFFFFF
 #: (p, key, dst_ids, src_ids)
 Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 #: Of dropout, in the tables of all kernels of attention.
@@ -44,22 +44,41 @@ def of_dropout(dropout: Dropout | None, forward: bool = True) -> dict[str, Any]:
     """The arguments of DROPPED. forward: whether rows are destinations."""
     if dropout is None:
         return {}
-    if not isinstance(dropout, tuple) or len(dropout) != 4:
-        raise ValueError(f"dropout: expected None or (p, key, dst_ids, src_ids), got {dropout!r}")
     p, key, *ids = dropout
-    threshold, scale = rule_of(p)
+    threshold, scale = rule(p)
     if threshold == 0:
         return {}
-    # p = 1: the scale is 0.
-    more = {"key": checked_key(key), "threshold": min(threshold, 2**32 - 1), "scale": scale}
-    return more | dict(zip(("row_ids", "column_ids"), ids if forward else ids[::-1], strict=True))
+    row_ids, column_ids = ids if forward else ids[::-1]
+    return {"key": key, "threshold": threshold, "scale": scale, "row_ids": row_ids, "column_ids": column_ids}
 
 
-def checked_heads(heads: int) -> int:
-    """`heads`, if they are some; raises ValueError."""
-    if not isinstance(heads, int) or heads < 1:
-        raise ValueError(f"heads: expected an integer of at least 1, got {heads!r}")
-    return heads
+def edge_words(dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor, columns: int, key: int) -> torch.Tensor:
+    """The words of edges: int64 (edges, columns). dst, src: original ids; duplicate: counts equal edges before."""
+    groups = (columns + 3) // 4
+    counters = torch.empty(dst.numel(), groups, 4, dtype=torch.int64)
+    counters[..., 0] = (dst & _LOW)[:, None]
+    counters[..., 1] = (src & _LOW)[:, None]
+    counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
+    counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
+    return philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :columns]
+
+
+def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
+    time.
+    """
+    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
+    while first < stored:
+        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
+        last = min(stored, max(last, first + 1))
+        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
+        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
+        columns = a.indices[edges].to(torch.int64)
+        fresh = torch.ones_like(edges, dtype=torch.bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
+        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
+        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
+        first = last
 
 
 def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor) -> torch.Tensor:
@@ -96,7 +115,6 @@ _normalise = kernel(
         "source": "type of y as streamed (columns, heads * head_width + heads)",
         **BLOCK,
         "rows": ROWS,
-        "edge_term": "optional type of y (edges, heads)",
         "bias": "optional type of y [heads * head_width]",
     }
     | _COMMON,
@@ -113,8 +131,6 @@ def _attend_forward(a: Arguments) -> None:
         if not len(edges):
             continue
         logit = a.a_dst[target] + a.source[columns, width:]
-        if a.edge_term is not None:
-            logit = logit + a.edge_term[edges]
         logit = torch.where(logit > 0, logit, a.slope * logit)
         before = a.running_max.clone()
         a.running_max.scatter_reduce_(0, target[:, None].expand_as(logit), logit, "amax")
@@ -138,7 +154,7 @@ def attend_forward(
 
     With e in [indptr[i], indptr[i+1]), r = rows[i] (or i), j = indices[e], [z | a_src] = source:
 
-        logit[e, h]       = leaky_relu(a_dst[r, h] + a_src[j, h] + edge_term[e, h]; slope)
+        logit[e, h]       = leaky_relu(a_dst[r, h] + a_src[j, h]; slope)
         running_max[r, h] = max(itself, logit[e, h] over e); y and denominator are scaled to the new maximum
         denominator[r, h] += sum over e of exp(logit[e, h] - running_max[r, h])
         y[r, h]           += sum over e of mask[e, h] / (1 - p) * exp(logit[e, h] - running_max[r, h]) * z[j, h]
@@ -155,7 +171,6 @@ def attend_forward(
         a_dst, source: (n_dst, H) and (n_src, F + H).
         indptr, indices: (R + 1,) int64, may start above 0; (E,) int32.
         rows: (R,) int32, increasing; None requires R == n_dst.
-        edge_term: (E, H), the edge's part of the logit before the leaky ReLU, or None.
         dropout: None or (p, key, dst_ids (n_dst,) int64, src_ids (n_src,) int64), for attention weights at rate p. The
             word of (edge, h) is word h % 4 of Philox4x32-10 at the counter `(dst mod 2**32, src mod 2**32,
             dst >> 32 & 0xffff | (src >> 32 & 0xffff) << 16, occurrence * ceil(H / 4) + h // 4)`. A word of at least
@@ -171,7 +186,7 @@ def attend_forward(
             raise ValueError("complete: expected no rows with it")
     elif more.get("bias") is not None:
         raise ValueError("bias: expected complete with it")
-    _attend_forward(*tensors, heads=checked_heads(heads), slope=slope, **of_dropout(dropout), **more)
+    _attend_forward(*tensors, heads=heads, slope=slope, **of_dropout(dropout), **more)
 
 
 def attend_finish(
@@ -199,7 +214,7 @@ def attend_finish(
             wanted = f"shape {tuple(denominator.shape)} and {denominator.dtype}"
             raise ValueError(f"{name}: expected {wanted}, got {tuple(tensor.shape)} and {tensor.dtype}")
     if y is not None:
-        _normalise(y, denominator, bias, heads=checked_heads(denominator.shape[-1]))
+        _normalise(y, denominator, bias, heads=denominator.shape[-1])
     elif bias is not None:
         raise ValueError("bias: expected None without y")
     empty = denominator == 0
@@ -220,8 +235,6 @@ def attend_finish(
         "remote": "type of gz as streamed (columns, of_gy * head_width + 3 * heads)",
         **BLOCK,
         "rows": ROWS,
-        "edge_term": "optional type of gz (edges, heads)",
-        "g_edge_term": "optional written type of gz (edges, heads)",
         "bias": "optional type of gz [heads * head_width]",
         "returns": "optional int32 [edges]",
         "of_gy": ...,
@@ -242,8 +255,6 @@ def _attend_backward(a: Arguments) -> None:
         tail = a.remote[columns, g_width:]
         a_dst, top, shift = tail[:, :heads], tail[:, heads : 2 * heads], tail[:, 2 * heads :]
         logit = a_dst + z_src[own, width:]
-        if a.edge_term is not None:
-            logit = logit + a.edge_term[edges]
         derivative = torch.full_like(logit, a.slope).masked_fill_(logit > 0, 1)
         alpha = torch.exp(logit * derivative - top)
         coefficient, alone = alpha, z_src[own, :width].unflatten(1, (heads, -1))
@@ -257,8 +268,6 @@ def _attend_backward(a: Arguments) -> None:
         a.gz.index_add_(0, own, (gy * coefficient[..., None]).flatten(1))
         a.ga_src.index_add_(0, own, gradient)
         a.ga_dst.index_add_(0, columns if a.returns is None else a.returns[edges].to(torch.int64), gradient)
-        if a.g_edge_term is not None:
-            a.g_edge_term[edges] = gradient
 
 
 def attend_backward(
@@ -274,11 +283,11 @@ def attend_backward(
     Stored rows are own nodes j (= rows[i] or i) as sources, columns i = indices[e] are destinations of their out-edges.
     With [z | a_src] = z_src, [gy | a_dst | lse | D] = remote, m = mask / (1 - p) or 1:
 
-        s         = a_dst[i, h] + a_src[j, h] + edge_term[e, h]
+        s         = a_dst[i, h] + a_src[j, h]
         alpha     = exp(leaky_relu(s; slope) - lse[i, h])
         gz[j, h] += m * alpha * gy[i, h]
         da        = alpha * (<gy[i, h], m * z[j, h]> - D[i, h]) * (1 if s > 0 else slope)
-        ga_src[j, h] += da;  ga_dst[i, h] += da;  g_edge_term[e, h] = da
+        ga_src[j, h] += da;  ga_dst[i, h] += da
 
     The rest is as for `attend_forward`. Results, ga_dst included, do not depend on the number of threads, bit for bit:
     every element is summed in the order of the edges (longer rows in chunks of 8192 edges).
@@ -291,7 +300,6 @@ def attend_backward(
         remote: (n_cols, G + 3 H) with G = F. D[i, h] = <gy[i, h], y[i, h]>, with y and lse of `attend_finish`. With a
             share, the caller has multiplied gy by it, and so D; not with `shared`, whose gy serves several shares.
         shared: whether heads are averaged. Then G = F / H: one gy for every head, which the caller has divided by H.
-        edge_term, g_edge_term: (E, H) or None, in the order of this block's edges; the gradient is written.
         dropout: as forwards: (p, key, dst_ids (n_cols,), src_ids (n,)), with the ids of the same ends.
         complete: whether the block has all edges of all rows (then rows is None). gz and ga_src then become the
             gradients, whatever their earlier values, and may be the columns of z_src. ga_dst is added to.
@@ -303,5 +311,5 @@ def attend_backward(
     if more.get("complete") and more.get("rows") is not None:
         raise ValueError("complete: expected no rows with it")
     more |= of_dropout(dropout, False)
-    of_gy = 1 if shared else checked_heads(heads)
-    _attend_backward(*tensors, heads=checked_heads(heads), of_gy=of_gy, slope=slope, shared=shared, **more)
+    of_gy = 1 if shared else heads
+    _attend_backward(*tensors, heads=heads, of_gy=of_gy, slope=slope, shared=shared, **more)

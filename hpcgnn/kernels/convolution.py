@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import library
+from .aggregation import gather
 from .kernel import kernel
 
 _WEIGHTS = "strided float32 (depth, width)"
@@ -23,18 +24,10 @@ _COMMON = {
     "rounded": False,
 }
 _NO_MEMORY = "a convolution: no memory to work in"
-_gathering = kernel(
-    "hg_gather",
-    {
-        "x": "float32 (sources, width)",
-        "indptr": "int64 [num_rows + 1]",
-        "indices": "int32 [edges]",
-        "weight": "optional float32 [edges]",
-        "source_scale": "optional float32 [sources]",
-        "row_scale": "optional float32 [num_rows]",
-        "num_rows": ...,
-    },
-)(None)
+#: `gather` of consecutive rows, without its result.
+_SUMMED = {name: entry for name, entry in gather.table.items() if name not in ("y", "rows", "accumulate")}
+_SUMMED |= {"x": "float32 (sources, width)", "row_scale": "optional sum of x [num_rows]", "num_rows": ...}
+_gathering = kernel("hg_gather", _SUMMED)(None)
 _convolve = kernel(
     "hg_convolve",
     {

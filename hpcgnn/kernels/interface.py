@@ -88,30 +88,19 @@ INTERFACE = read((NATIVE / "interface.h").read_text(encoding="utf-8"))
 _CONSTANTS = INTERFACE.constants
 
 
-def _codes(*names: str) -> dict[str, int]:
+def codes(*names: str) -> dict[str, int]:
+    """{name: code} of constants of the header, in lower case and without HG_."""
     return {name: _CONSTANTS[f"HG_{name.upper()}"] for name in names}
 
 
-#: {type or name: code}; vector paths, the narrowest first; {code: name} of a block's faults.
+#: {type or name: code}; vector paths, the narrowest first.
 ELEMENT_CODES = dict(
     zip(
         (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int8),
-        _codes("f32", "f64", "bf16", "f16", "i8").values(),
+        codes("f32", "f64", "bf16", "f16", "i8").values(),
         strict=True,
     )
 )
-VECTOR_PATHS = _codes("baseline", "avx2", "avx512")
-BLOCK_FAULTS = {_CONSTANTS["HG_VALID"]: ""} | {
-    code: name
-    for name, code in _codes(
-        "indptr_start", "indptr_order", "indptr_end", "row_range", "row_order", "index_range"
-    ).items()
-}
-#: {the end of the edges that a block's rows are: code}.
-EDGE_ENDS = _codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
-#: {how attention's scores are made of whole rows: code}.
-SCORES = {name: _CONSTANTS[f"HG_SCORE_{name.upper()}"] for name in ("sum", "product", "mixed")}
-#: {how messages are reduced: code}.
-REDUCTIONS = {"sum": _CONSTANTS["HG_REDUCE_SUM"], "moments": _CONSTANTS["HG_REDUCE_MOMENTS"]}
+VECTOR_PATHS = codes("baseline", "avx2", "avx512")
 SUMMED_ROWS, SUMMED_SHARES = _CONSTANTS["HG_SUMMED_ROWS"], _CONSTANTS["HG_SUMMED_SHARES"]
 FLOAT_PRODUCTS, ROUNDED_PRODUCTS = _CONSTANTS["HG_FLOAT_PRODUCTS"], _CONSTANTS["HG_ROUNDED_PRODUCTS"]

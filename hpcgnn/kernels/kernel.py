@@ -13,7 +13,8 @@ name. The entry of a tensor has, in this order:
   apart, unless the entry says `contiguous` (the whole of them) or `strided` (anything).
 * A dtype of torch, or several by a word (`DTYPES`). Or what belongs to the dtype of another argument (`BELONGING`).
 * `as field`, where C has another name for it.
-* The shape: `(rows, columns)` of a matrix, `[length]` of a vector. A name stands for the same size wherever it occurs.
+* The shape: `(rows, columns)` of a matrix, `[length]` of a vector. A name stands for the same size wherever it occurs,
+  also in an expression. The last name of an expression is taken from the length where it is not known.
 
 C gets pointers, and under their names strides (`x_stride`, or `x_down` and `x_across` of a strided matrix), codes of
 dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. What is not given is NULL
@@ -25,7 +26,6 @@ A function made of the table does all checks in one pass, since there are severa
 """
 
 import ctypes
-import math
 import re
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ import torch
 
 from . import library
 from .interface import ELEMENT_CODES, INTERFACE
-from .native import Native
+from .library import Native
 
 #: Of a kernel's body: the arguments by their names.
 Arguments = Any
@@ -66,31 +66,23 @@ _ENTRY = re.compile(
 )
 
 
+_NAME = re.compile(r"[a-z_]+")
+
+
 class _Entry(NamedTuple):
-    """A tensor of a table. `dtypes` are those of `like`'s dtype, or `free` ones. A size has its text, the names to
-    multiply in each term, and their factors; no names are a number.
-    """
+    """A tensor of a table. `dtypes` are those of `like`'s dtype, or `free` ones. Sizes are expressions of names."""
 
     name: str
     field: str
     like: str | None
     dtypes: Any
-    sizes: list[tuple[str, dict[tuple[str, ...], int]]]
+    sizes: list[str]
     words: list[str]
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
     """The dtype in which elements of `dtype` are summed: float64 for itself, else float32."""
     return BELONGING["sum"][dtype][0]
-
-
-def _size(text: str) -> tuple[str, dict[tuple[str, ...], int]]:
-    terms: dict[tuple[str, ...], int] = {}
-    for term in text.split("+"):
-        parts = [part.strip() for part in term.split("*")]
-        names = tuple(part for part in parts if not part.isdigit())
-        terms[names] = terms.get(names, 0) + math.prod(int(part) for part in parts if part.isdigit())
-    return text.strip(), terms
 
 
 def _entry(name: str, text: str) -> _Entry:
@@ -100,7 +92,7 @@ def _entry(name: str, text: str) -> _Entry:
     rule, shape = match["rule"], match["shape"][1:-1].split(",")
     dtypes = BELONGING[rule] if match["like"] else DTYPES.get(rule) or (getattr(torch, rule),)
     words = match["words"].split() + ["contiguous"] * (len(shape) == 1)
-    return _Entry(name, match["field"] or name, match["like"], dtypes, [_size(each) for each in shape], words)
+    return _Entry(name, match["field"] or name, match["like"], dtypes, [each.strip() for each in shape], words)
 
 
 def _refuse(entry: _Entry, tensor: object, allowed: _Dtypes, known: dict[str, Any]) -> None:
@@ -113,14 +105,9 @@ def _refuse(entry: _Entry, tensor: object, allowed: _Dtypes, known: dict[str, An
     if tensor.dtype not in allowed:
         raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))}, got {tensor.dtype}")
     wanted = []
-    for text, terms in entry.sizes:
-        numbers = [known.get(f"s_{each}") for names in terms for each in names]
-        values = {each: known[f"s_{each}"] for names in terms for each in names if known.get(f"s_{each}") is not None}
-        if None in numbers:
-            wanted.append(re.sub(r"[a-z_]+", lambda word: str(values.get(word[0], word[0])), text))
-        else:
-            total = sum(factor * math.prod(values[each] for each in names) for names, factor in terms.items())
-            wanted.append(str(total))
+    for text in entry.sizes:
+        said = _NAME.sub(lambda size: size[0] if known[f"s_{size[0]}"] is None else str(known[f"s_{size[0]}"]), text)
+        wanted.append(said if _NAME.search(said) else str(eval(said)))
     if [str(size) for size in tensor.shape] != wanted:
         comma = "," * (len(wanted) == 1)
         raise ValueError(f"{name}: expected shape ({', '.join(wanted)}{comma}), got {tuple(tensor.shape)}")
@@ -128,21 +115,20 @@ def _refuse(entry: _Entry, tensor: object, allowed: _Dtypes, known: dict[str, An
     raise ValueError(f"{name}: expected {layout}, got strides {tensor.stride()}; call .contiguous()")
 
 
-def _of_size(terms: dict[tuple[str, ...], int], length: str) -> list[str]:
+def _of_size(text: str, length: str) -> list[str]:
     """Statements that compare `length` with a size, or take the size's last name from it where that is not known."""
-    products = ["*".join([str(factor), *(f"s_{each}" for each in names)]) for names, factor in terms.items()]
-    more, names = terms.get((), 0), [each for each in terms if each]
-    differs = f"{' + '.join(products)} != {length}"
-    if len(names) != 1:
+    names, value = _NAME.findall(text), _NAME.sub(r"s_\g<0>", text)
+    if names == [text]:
+        return [f"if {value} is None: {value} = {length}", f"elif {value} != {length}: refuse()"]
+    differs = f"{value} != {length}"
+    if not names or "//" in text:
         return [f"if {differs}: refuse()"]
-    *others, last = names[0]
-    factor = "*".join([str(terms[names[0]]), *(f"s_{each}" for each in others)])
-    if (more, factor) == (0, "1"):
-        return [f"if s_{last} is None: s_{last} = {length}", f"elif s_{last} != {length}: refuse()"]
+    last = f"s_{names[-1]}"
+    of_none, of_one = (re.sub(rf"\b{last}\b", number, value) for number in "01")
     return [
-        f"if s_{last} is None:",
-        f"    if {length} < {more + bool(others)} or ({length} - {more}) % ({factor}): refuse()",
-        f"    s_{last} = ({length} - {more}) // ({factor})",
+        f"if {last} is None:",
+        f"    {last} = ({length} - ({of_none})) // (({of_one}) - ({of_none}) or 1)",
+        f"    if {last} < {int(len(names) > 1)} or {differs}: {last} = None; refuse()",
         f"elif {differs}: refuse()",
     ]
 
@@ -157,8 +143,8 @@ def _of_entry(number: int, entry: _Entry, wanted: Mapping[str, Any]) -> list[str
         f"if len(shape) != {len(sizes)}: refuse()",
         f"{', '.join(lengths)}, = shape",
     ]
-    for length, (_, terms) in zip(lengths, sizes, strict=True):
-        lines += _of_size(terms, length)
+    for length, text in zip(lengths, sizes, strict=True):
+        lines += _of_size(text, length)
     if "contiguous" in words:
         lines.append("if not x.is_contiguous(): refuse()")
     elif "strided" in words:
@@ -277,7 +263,7 @@ def _checker(
     while len(entries) < len(tensors):  # what another dtype belongs to is checked first
         before = {None, *(each.name for each in entries)}
         entries += [each for each in tensors if each.like in before and each.name not in before]
-    of_sizes = {each for entry in entries for _, terms in entry.sizes for names in terms for each in names}
+    of_sizes = {each for entry in entries for text in entry.sizes for each in _NAME.findall(text)}
     made = {f"{each.field}_{of}": "0" for each in entries for of in ("stride", "down", "across", "type")}
     made |= {f"s_{each}": "None" for each in sorted(of_sizes - set(values))}
     made |= {f"p_{each.field}": "None" for each in entries}
@@ -287,6 +273,8 @@ def _checker(
         lines.append(f"s_{each} = get({each!r}, default_{each})")
         if default is ...:
             lines.append(f"if s_{each} is ...: lacks({each!r})")
+        if wanted.get(each) is ctypes.c_uint64:
+            lines.append(f"if not isinstance(s_{each}, int) or not 0 <= s_{each} < 1 << 64: unfit({each!r}, s_{each})")
     for number, entry in enumerate(entries):
         lines += _of_entry(number, entry, wanted)
     for absent, one, other, blamed in without:
@@ -310,11 +298,16 @@ def _checker(
     def lacks(value: str) -> None:
         raise TypeError(f"{name}: expected a value for {value}")
 
+    def unfit(value: str, given: object) -> None:
+        raise ValueError(f"{value}: expected an integer in [0, 2**64), as stream_key gives, got {given!r}")
+
     def disagree(absent: str, size: str, blamed: str, found: int, expected: int) -> None:
         raise ValueError(f"{blamed}: expected it for {expected} {size}, got {found}; or pass {absent}")
 
     space: dict[str, Any] = {"Tensor": torch.Tensor, "codes": ELEMENT_CODES, "refuse": _refuse}
-    space |= {"lacks": lacks, "disagree": disagree} | {f"default_{each}": value for each, value in values.items()}
+    space |= {"lacks": lacks, "unfit": unfit, "disagree": disagree} | {
+        f"default_{each}": value for each, value in values.items()
+    }
     for number, entry in enumerate(entries):
         space |= {f"entry_{number}": entry, f"allowed_{number}": entry.dtypes}
     text = "\n    ".join(["def check(get, path, num_threads):", *lines, f"return [{', '.join(result)}]"])

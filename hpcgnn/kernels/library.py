@@ -31,8 +31,7 @@ import torch
 from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
-from .interface import VECTOR_PATHS
-from .native import Native
+from .interface import FLOAT_PRODUCTS, INTERFACE, ROUNDED_PRODUCTS, VECTOR_PATHS
 from .sources import fingerprint
 
 #: The library of this interpreter, else the one of a wheel, which serves every Python. Libraries of other interpreters
@@ -40,6 +39,61 @@ from .sources import fingerprint
 FILE = Path(__file__).with_name("_native" + sysconfig.get_config_var("EXT_SUFFIX"))
 if not FILE.exists() and FILE.with_name("_native.abi3.so").exists():
     FILE = FILE.with_name("_native.abi3.so")
+
+
+#: See `Native.own_products_from`.
+MANY_THREADS = 16
+
+
+class Native:
+    """What kernels ask of the compiled library before they call it.
+
+    Attributes:
+        library, path: the functions, and the code of the vector path.
+        own_products_from: with this number of threads or more, products of float32 are our own; None: never.
+        rounds: whether our own can round their factors to bfloat16.
+    """
+
+    def __init__(
+        self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None
+    ) -> None:
+        """multiplies, rounds: whether products of float32 are our own, and those of factors rounded to bfloat16; None:
+        where that is faster. A path or a processor without such products has none, whatever is asked for.
+        """
+        for name, (result, arguments) in INTERFACE.functions.items():
+            function = getattr(library, name)
+            function.restype, function.argtypes = result, list(arguments.values())
+        self.library, self.path = library, VECTOR_PATHS[vector_path]
+        able = library.hg_multiplies() if vector_path != "baseline" else 0
+        widest = vector_path == "avx512"
+        fewest = self._fewest_threads(widest) if multiplies is None else 1 if multiplies else None
+        self.own_products_from = fewest if able & FLOAT_PRODUCTS else None
+        wanted = widest if rounds is None else rounds
+        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and wanted
+
+    def _fewest_threads(self, widest: bool) -> int | None:
+        """On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
+        epoch takes as long, and a third less memory (docs/kernels.md has the figures).
+        """
+        if not torch.backends.mkl.is_available():
+            return None
+        return 1 if self.library.hg_should_multiply() else MANY_THREADS if widest else None
+
+    def supported_paths(self) -> list[str]:
+        return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]
+
+    def has_products(self, dtype: torch.dtype, threads: int | None = None) -> bool:
+        """Whether products of this type are not torch's. threads: of a process (None: of this one, now)."""
+        fewest = self.own_products_from
+        return fewest is not None and dtype == torch.float32 and (threads or torch.get_num_threads()) >= fewest
+
+    def factors(self, dtype: torch.dtype) -> bool | None:
+        """Of products of this type: whether their factors are rounded now (`--matmul medium`). None where products are
+        torch's.
+        """
+        if not self.has_products(dtype):
+            return None
+        return self.rounds and torch.get_float32_matmul_precision() == "medium"
 
 
 class LibraryError(HpcgnnError, ImportError):
@@ -165,7 +219,7 @@ def describe() -> dict[str, Any]:
         openmp_runtimes: files of the OpenMP runtimes in the process; more than one is a fault.
         threads: int, torch's setting, which the kernels follow at each call.
         products, rounded_products: the kernel of float32 products, and of products with rounded factors: "own" or
-            "torch" (see products.py); "none": our own do not round here.
+            "torch" (see projection.py); "none": our own do not round here.
     """
     loaded = load()
     native = loaded.native

@@ -1,24 +1,84 @@
-"""A layer's product of its rows with its weights, with ELU and dropout before it, and backwards all the gradients.
+"""Products of the rows of many nodes with a small matrix of weights: most of the arithmetic of an epoch.
 
-With our own products (see products.py) this is one pass over the rows. A block of them stays in the cache from ELU to
-the product, and from the product to ELU's gradient. No thread waits for another in between. With torch's products
-(see `one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
+Products are alone, or with ELU and dropout before them, and backwards with all the gradients.
+
+torch has products from MKL and oneDNN on x86, which leave much of an AMD processor unused. There the product of float32
+is our own, and with AVX512-BF16 that of factors which `--matmul medium` rounds. Elsewhere, and for other types, it is
+torch's.
+
+With our own products a projection is one pass over the rows. A block of them stays in the cache from ELU to the
+product, and from the product to ELU's gradient. No thread waits for another in between. With torch's products (see
+`one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
 """
 
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
 
-from . import library, masking
-from .activation import bias_gradient, elu_gradient, heads_of
-from .activation import elu as elu_of
-from .kernel import Kernel, kernel
-from .products import multiply
-from .randomness import checked_key
+from . import library
+from .kernel import Arguments, kernel
+from .randomness import dropout, kept_scale, rule
+from .rowwise import bias_gradient, elu_gradient, heads_of
+from .rowwise import elu as elu_of
 
-_NO_MEMORY = "a projection: no memory to work in"
-#: Of both directions: with ELU, threshold and scale are dropout's, and there are no ids where nothing is dropped.
+_NO_MEMORY = "a product: no memory to work in"
+
+
+@kernel(
+    "hg_multiply",
+    {
+        "out": "written type of weight (rows, width)",
+        "x": "number (rows, depth)",
+        "weight": "strided weights of x (depth, width)",
+        "bias": "optional type of weight [width]",
+        "add": False,
+        "rounded": False,
+    },
+    memory=_NO_MEMORY,
+)
+def _multiply(a: Arguments) -> None:
+    x = a.x.to(a.weight.dtype)
+    if a.add:
+        a.out.addmm_(x, a.weight)
+    elif a.bias is None:
+        torch.mm(x, a.weight, out=a.out)
+    else:
+        torch.addmm(a.bias, x, a.weight, out=a.out)
+
+
+def multiply(
+    out: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, add: bool = False
+) -> None:
+    """out = x weight + bias, or with `add` out += x weight.
+
+    Float32 is summed in float32. Autograd does not know this function: call it without recording gradients. All
+    matrices are of one dtype, but x may be bfloat16 if the others are float32 (see `one_pass`).
+
+    Args:
+        out, x: (n, d_out) and (n, d_in), rows contiguous and any distance apart, without overlap.
+        weight: (d_in, d_out) with any strides.
+        bias: (d_out,) or None, not with `add`.
+
+    Raises:
+        ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
+    """
+    if bias is not None and add:
+        raise ValueError("bias: expected None where the product is added")
+    native = library.load().native
+    rounded = None if native is None else native.factors(weight.dtype)
+    _multiply(out, x, weight, bias, add, bool(rounded), compiled=rounded is not None)
+
+
+class Elu(NamedTuple):
+    """ELU and then dropout of rate p: key and ids (n,) as of `dropout`; p = 0 drops nothing."""
+
+    ids: torch.Tensor
+    key: int
+    p: float
+
+
+#: Of both directions. With ELU, threshold and scale are dropout's, and there are no ids where nothing is dropped;
+#: `entering` and `scratch`, for torch alone, are the Elu and memory to work in.
 _COMMON = {
     "x": "number (rows, depth)",
     "weight": "strided sum of x (depth, width)",
@@ -28,11 +88,28 @@ _COMMON = {
     "scale": 1.0,
     "elu": False,
     "rounded": False,
+    "entering": None,
+    "scratch": None,
 }
-_project = kernel("hg_project", {"out": "written factors of weight as y (rows, width)"} | _COMMON, memory=_NO_MEMORY)(
-    None
-)
-_project_backward = kernel(
+
+
+def _entered(a: Arguments) -> torch.Tensor:
+    """The rows after ELU and dropout, in memory of scratch."""
+    if a.entering is None:
+        return a.x.to(a.weight.dtype)
+    out = torch.empty_like(a.x) if a.scratch is None else a.scratch[0, : len(a.x)]
+    elu_of(out, a.x)
+    if a.entering.p:
+        dropout(out, out, a.entering.ids, a.entering.key, a.entering.p)
+    return out
+
+
+@kernel("hg_project", {"out": "written factors of weight as y (rows, width)"} | _COMMON, memory=_NO_MEMORY)
+def _project(a: Arguments) -> None:
+    multiply(a.out, _entered(a), a.weight)
+
+
+@kernel(
     "hg_project_backward",
     {
         "gradient": "factors of weight as y (rows, width)",
@@ -48,15 +125,23 @@ _project_backward = kernel(
     }
     | _COMMON,
     memory=_NO_MEMORY,
-)(None)
-
-
-class Elu(NamedTuple):
-    """ELU and then dropout of rate p: key and ids (n,) as of `dropout`; p = 0 drops nothing."""
-
-    ids: torch.Tensor
-    key: int
-    p: float
+)
+def _project_backward(a: Arguments) -> None:
+    gradient, entered = a.gradient.to(a.weight.dtype), _entered(a)
+    if a.y_sums is not None:
+        bias_gradient(a.y_sums, gradient)
+    a.g_weight.addmm_(entered.t(), gradient)
+    if a.gx is None:
+        return
+    if a.entering is None:
+        multiply(a.gx, gradient, a.weight.t(), add=a.add)
+        return
+    product = torch.empty_like(a.x) if a.scratch is None else a.scratch[1, : len(a.x)]
+    multiply(product, gradient, a.weight.t())
+    if a.entering.p:
+        dropout(product, product, a.entering.ids, a.entering.key, a.entering.p)
+        entered.mul_(1 / kept_scale(a.entering.p))
+    elu_gradient(a.gx, product, entered, a.x, a.dots, bias=a.bias, sums=a.sums, scaled=a.scaled)
 
 
 def one_pass(dtype: torch.dtype, threads: int | None = None) -> bool:
@@ -80,12 +165,10 @@ def project(
     apart, without overlap. weight is (d_in, d_out) with any strides. scratch: (1, n or more, d_in) of working memory;
     None: allocated if needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
-    given = {"out": out, "x": x, "weight": weight}
     if elu is None:
-        _project.check(**given)
         multiply(out, x, weight)
-    elif not _in_one_pass(_project, given, out, elu):
-        multiply(out, _entered(x, elu, _scratch(scratch, x, 1)), weight)
+    else:
+        _project(out=out, x=x, scratch=scratch, **_given(x, weight, out, elu))
 
 
 def project_backward(
@@ -110,74 +193,30 @@ def project_backward(
             (2, n or more, d_in) of working memory, or None. y_sums: (d_out,) += the sums of gradient's columns, or
             None. add: without ELU, add to gx.
     """
-    a = SimpleNamespace(**dict.fromkeys(("dots", "bias", "sums", "scratch", "y_sums")), add=False, scaled=False)
-    vars(a).update(more)
-    if elu is None and not (a.dots is a.bias is a.sums is None):
+    dots, sums = more.get("dots"), more.get("sums")
+    if elu is None and not (dots is sums is more.get("bias") is None):
         raise ValueError("dots, bias, sums: expected None where there is no ELU")
-    if a.dots is None and a.scaled:
+    if dots is None and more.get("scaled"):
         raise ValueError("scaled: expected dots with it, which hold the factors")
-    if a.add and elu is not None:
+    if more.get("add") and elu is not None:
         raise ValueError("add: expected False where there is an ELU")
-    if gx is None and not (a.dots is a.sums is None):
+    if gx is None and not (dots is sums is None):
         raise ValueError("dots, sums: expected None where gx is")
-    scratch = more.pop("scratch", None)
-    given = {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "weight": weight, **more}
-    given["heads"] = heads_of(a.dots, x.shape[-1])
-    if _in_one_pass(_project_backward, given, gradient, elu):
-        return
-    gradient = gradient.to(weight.dtype)
-    if a.y_sums is not None:
-        bias_gradient(a.y_sums, gradient)
-    if elu is None:
-        g_weight.addmm_(x.to(weight.dtype).t(), gradient)
-        if gx is not None:
-            multiply(gx, gradient, weight.t(), add=a.add)
-        return
-    scratch = _scratch(scratch, x, 2)
-    entered = _entered(x, elu, scratch).to(weight.dtype)
-    g_weight.addmm_(entered.t(), gradient)
-    if gx is None:
-        return
-    product = scratch[1, : len(x)]
-    multiply(product, gradient, weight.t())
-    if elu.p:
-        masking.dropout(product, product, elu.ids, elu.key, elu.p)
-        entered.mul_(1 / (masking.kept_scale(elu.p) or 1))
-    elu_gradient(gx, product, entered, x, a.dots, bias=a.bias, sums=a.sums, scaled=a.scaled)
+    more |= {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "heads": heads_of(dots, x.shape[-1])}
+    _project_backward(**more, **_given(x, weight, gradient, elu))
 
 
-def _in_one_pass(kernel: Kernel, given: dict[str, Any], y: torch.Tensor, elu: Elu | None) -> bool:
-    """Check the arguments, and compute where the compiled kernel does all in one pass; returns whether it did."""
-    x, weight, threshold = given["x"], given["weight"], 0
-    if elu is not None:
-        for name, tensor in (("x", x), ("the product or its gradient", y)):
-            if tensor.dtype == torch.bfloat16:
-                raise ValueError(f"{name}: expected torch.float32 or torch.float64 with ELU, got {tensor.dtype}")
-        threshold, scale = masking.rule(elu.p)
-        given |= {"elu": True, "threshold": threshold, "scale": scale}
-        if threshold:
-            given |= {"ids": elu.ids, "key": checked_key(elu.key)}
+def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | None) -> dict[str, Any]:
+    """The arguments that both directions have. y: the product or its gradient."""
     native = library.load().native
     rounded = None if native is None else native.factors(weight.dtype)
-    if rounded is None or threshold == 2**32 or not x.numel() or not y.numel():
-        kernel.check(**given)
-        return False
-    kernel(**given, rounded=rounded)
-    return True
-
-
-def _entered(x: torch.Tensor, elu: Elu, scratch: torch.Tensor) -> torch.Tensor:
-    """Return the rows after ELU and dropout, in memory of scratch."""
-    out = scratch[0, : len(x)]
-    elu_of(out, x)
-    if elu.p:
-        masking.dropout(out, out, elu.ids, elu.key, elu.p)
-    return out
-
-
-def _scratch(scratch: torch.Tensor | None, x: torch.Tensor, count: int) -> torch.Tensor:
-    if scratch is None:
-        return x.new_empty(count, *x.shape)
-    if scratch.dim() != 3 or len(scratch) < count or scratch.shape[1] < len(x) or scratch.shape[2] != x.shape[1]:
-        raise ValueError(f"scratch: expected shape ({count}, >= {len(x)}, {x.shape[1]}), got {tuple(scratch.shape)}")
-    return scratch
+    compiled = rounded is not None and x.numel() > 0 and y.numel() > 0
+    given: dict[str, Any] = {"weight": weight, "rounded": bool(rounded), "compiled": compiled}
+    if elu is None:
+        return given
+    for name, tensor in (("x", x), ("the product or its gradient", y)):
+        if tensor.dtype == torch.bfloat16:
+            raise ValueError(f"{name}: expected torch.float32 or torch.float64 with ELU, got {tensor.dtype}")
+    threshold, scale = rule(elu.p)
+    given |= {"elu": True, "entering": elu, "threshold": threshold, "scale": scale}
+    return given | ({"ids": elu.ids, "key": elu.key} if threshold else {})

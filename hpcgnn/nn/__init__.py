@@ -24,24 +24,18 @@ if TYPE_CHECKING:
     from hpcgnn.nn.transformer import TransformerConv as TransformerConv
 
 # For scripts; modules of this package name each other's files.
-_HOMES = {
-    "GATConv": "hpcgnn.nn.gat",
-    "GATv2Conv": "hpcgnn.nn.gatv2",
-    "GCNConv": "hpcgnn.nn.gcn",
-    "EdgeGATConv": "hpcgnn.nn.gat",
-    "GINConv": "hpcgnn.nn.gin",
-    "GINEConv": "hpcgnn.nn.gin",
-    "Linear": "hpcgnn.nn.linear",
-    "BatchNorm": "hpcgnn.nn.norm",
-    "LayerNorm": "hpcgnn.nn.norm",
-    "PNAConv": "hpcgnn.nn.pna",
-    "RGATConv": "hpcgnn.nn.rgcn",
-    "RGCNConv": "hpcgnn.nn.rgcn",
-    "SAGEConv": "hpcgnn.nn.sage",
-    "SAGEMaxConv": "hpcgnn.nn.sage",
-    "SAGEPoolConv": "hpcgnn.nn.sage",
-    "SGCConv": "hpcgnn.nn.gcn",
-    "TransformerConv": "hpcgnn.nn.transformer",
+_NAMES = {
+    "gat": ("EdgeGATConv", "GATConv"),
+    "gatv2": ("GATv2Conv",),
+    "gcn": ("GCNConv", "SGCConv"),
+    "gin": ("GINConv", "GINEConv"),
+    "linear": ("Linear",),
+    "norm": ("BatchNorm", "LayerNorm"),
+    "pna": ("PNAConv",),
+    "rgcn": ("RGATConv", "RGCNConv"),
+    "sage": ("SAGEConv", "SAGEMaxConv", "SAGEPoolConv"),
+    "transformer": ("TransformerConv",),
 }
+_HOMES = {name: f"hpcgnn.nn.{file}" for file, names in _NAMES.items() for name in names}
 __all__ = [*_HOMES]
 __getattr__, __dir__ = lazily(__name__, _HOMES)

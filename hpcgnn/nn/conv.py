@@ -15,8 +15,9 @@ from hpcgnn.ops.convolution import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input
 from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
@@ -128,10 +129,6 @@ class LinearConv(Conv):
         """(W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None)."""
         raise NotImplementedError
 
-    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """See the function `begin_as`."""
-        begin_as(*self.weights(), weight, bias)
-
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor:
         """Output (m, d_out). Collective. x: also a Handover, whose activation is done first, in the place of its
         rows.
@@ -169,29 +166,3 @@ class LinearConv(Conv):
         y = graph.aggregate(x @ neighbour, self.norm)
         y = y if own is None else y.add_(graph.own(x @ own))
         return y if bias is None else y.add_(bias)
-
-
-def begin_as(
-    neighbour: torch.Tensor,
-    own: torch.Tensor | None,
-    added: torch.Tensor | None,
-    weight: torch.Tensor,
-    bias: torch.Tensor,
-) -> None:
-    """Set a convolution's weights such that it gives x W + b of owned rows or, without W_s, of the aggregate.
-
-    Args:
-        neighbour: W_n.
-        own: W_s, or None.
-        added: b, or None if it has none.
-        weight: W.
-        bias: b of the result.
-    """
-    with torch.no_grad():
-        if added is not None:
-            added.copy_(bias)
-        if own is None:
-            neighbour.copy_(weight)
-        else:
-            neighbour.zero_()
-            own.copy_(weight)

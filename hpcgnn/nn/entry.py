@@ -28,7 +28,7 @@ class TypedProjection(nn.Module):
         self.weights = nn.Parameter(torch.zeros(num_types, d_in, d_out, dtype=dtype))
         self.bias = nn.Parameter(torch.zeros(num_types, d_out, dtype=dtype))
 
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """Each type's weights by themselves, and its bias, which may be all that the type has, likewise."""
         each = [(weight, glorot_bound(self.d_in, self.d_out)) for weight in self.weights.data]
         return [*each, (self.bias, glorot_bound(self.d_out, self.d_out))]
@@ -87,18 +87,15 @@ class ModelEntry:
         """Return whether layers read edge data: weights as features, types, features."""
         read = {"all", "types"}
         read |= {"features"} if spec.edge_features else set()
-        read |= {"term"} if _has_term(spec) else set()
         return not read.isdisjoint(self.traits(spec).edges)
 
     def reads_weights(self, spec: ModelSpec) -> bool:
         """Whether layers read the weights of edges."""
-        edges = self.traits(spec).edges
-        return spec.edge_term == "weight" if "term" in edges else "weights" in edges
+        return "weights" in self.traits(spec).edges
 
     def reads_edge_features(self, spec: ModelSpec) -> bool:
-        """Whether layers read features of edges where there are any: those with an edge term do not."""
-        edges = self.traits(spec).edges
-        return "features" in edges or "all" in edges or ("term" in edges and not _has_term(spec))
+        """Whether layers read features of edges where there are any."""
+        return not {"features", "all"}.isdisjoint(self.traits(spec).edges)
 
     def sends_input(self, spec: ModelSpec) -> bool:
         """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
@@ -108,10 +105,6 @@ class ModelEntry:
             "sums": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
             "fixed": unkept,
         }.get(traits.neighbours, False)
-
-
-def _has_term(spec: ModelSpec) -> bool:
-    return spec.edge_term != "none"
 
 
 def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
@@ -156,7 +149,7 @@ class Heads(nn.Module):
         """Attention vectors (heads, width)."""
         return []
 
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """The attention vectors, as maps from `width` columns to all heads."""
         return [(vector, glorot_bound(self.heads, self.width)) for vector in self.vectors]
 
@@ -209,11 +202,6 @@ def with_residual(conv_class: Any) -> Any:
         def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
             super().__init__(d_in, width, heads, average, spec, layer)
             self.own = Linear(d_in, self.d_out, bias=False, dtype=spec.dtype)
-
-        def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-            super().begin_as(weight, bias)
-            with torch.no_grad():
-                self.own.weight.zero_()
 
         def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 from torch.nn.functional import elu, leaky_relu
 
-from hpcgnn.errors import GraphError
 from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
@@ -33,7 +32,7 @@ class GATConv(Heads):
     traits = LayerTraits(
         self_loops="add",
         neighbours="products",
-        edges=("term",),
+        edges=("features",),
         prunable=True,
         input="tiles",
         activation=EluDropout,
@@ -53,10 +52,6 @@ class GATConv(Heads):
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
-        # The edge's term of its logits: a coefficient per head for its weight, or for its type (added self loops have
-        # the last type).
-        kinds = {"none": 0, "weight": 1, "type": spec.edge_types + 1}[spec.edge_term]
-        self.terms = nn.Parameter(torch.zeros(kinds, heads, dtype=dtype)) if kinds else None
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
     def drop_bias(self) -> None:
@@ -66,15 +61,6 @@ class GATConv(Heads):
     @property
     def vectors(self) -> list[nn.Parameter]:
         return [self.att_src, self.att_dst]
-
-    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """Let every head's rows be x W (of concatenated heads: its part of them), and b the bias. Attention stays as it
-        is.
-        """
-        with torch.no_grad():
-            self.linear.weight.copy_(weight.repeat(1, self.shape.heads if self.shape.average else 1))
-            if self.bias is not None:
-                self.bias.copy_(bias)
 
     def with_halves(self) -> torch.Tensor:
         """Return the joint weights (d_in, H × width + 2H) of z and of the logits' two halves.
@@ -90,10 +76,10 @@ class GATConv(Heads):
         ops/attention_layer.py.
         """
         weight = self.with_halves()
+        how = Attending(self.shape, p=self.p, bias=self.bias)
         if isinstance(x, torch.Tensor | ConstantRows | Handover):
-            how = Attending(self.shape, p=self.p, terms=self.terms, bias=self.bias)
             return graph.attention_layer(x, weight, how, self.layer, hand_over=self.hands_over)
-        y = graph.attend(x @ weight, self.shape, self.layer, self.p, self.terms)
+        y = graph.attention_layer(x @ weight, None, replace(how, bias=None), self.layer)
         return y if self.bias is None else y + self.bias
 
 
@@ -102,7 +88,6 @@ class EdgeGATConv(GATConv):
 
     traits = replace(
         GATConv.traits,
-        edges=("features",),
         prunable=False,
         activation=None,
     )
@@ -118,7 +103,6 @@ class EdgeGATConv(GATConv):
         self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(logits (E, H), values (E, F)) of edges."""
-        assert self.terms is not None
         value, half = source.split([source.shape[1] - self.shape.heads, self.shape.heads], 1)
         return leaky_relu(half + target + edge @ self.terms, self.shape.slope), value
 
@@ -133,20 +117,13 @@ class EdgeGATConv(GATConv):
 
 
 def _layer(spec: ModelSpec) -> Any:
-    layer = EdgeGATConv if spec.edge_features and spec.edge_term == "none" else GATConv
+    layer = EdgeGATConv if spec.edge_features else GATConv
     return with_residual(layer) if spec.linear_residual else layer
 
 
 def _build(spec: ModelSpec) -> Model:
-    missing = {"weight": not spec.weighted, "type": spec.edge_types == 0}.get(spec.edge_term, False)
-    if missing:
-        raise GraphError(
-            f"--edge-term {spec.edge_term} needs edges with {spec.edge_term}s, and this graph has none; import it "
-            "with them, or leave the option out"
-        )
     # In place, but where the gradient of the fused layer needs its output.
-    activation = ELU_IN_PLACE if spec.edge_features else elu
-    return attentive(_layer(spec), activation)(spec)
+    return attentive(_layer(spec), ELU_IN_PLACE if spec.edge_features else elu)(spec)
 
 
-MODEL = ModelEntry(_build, _layer, (*ATTENTION, "edge_term", "linear_residual"), weights_remedy="--edge-term weight")
+MODEL = ModelEntry(_build, _layer, (*ATTENTION, "linear_residual"))

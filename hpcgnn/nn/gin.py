@@ -23,7 +23,8 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.layer_input import Input, Matrix
+from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
 

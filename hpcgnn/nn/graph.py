@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -18,16 +18,16 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.kernels import RowMessages, RowScores
 from hpcgnn.memory.arena import Arena
-from hpcgnn.ops.additive_attention import Attending, AttentionShape
-from hpcgnn.ops.attention_layer import attend, attention_layer
+from hpcgnn.ops.additive_attention import Attending
+from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
 from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, Matrix, combine
+from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
 from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.row_tiles import sum_type
+from hpcgnn.ops.row_tiles import Matrix, sum_type
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
 #: total(tensor): its sum over ranks. constant(name, compute): the result of compute(), made once.
@@ -226,27 +226,22 @@ class Graph:
         counts, outputs = self._local.inward.summed_rows, self._local.outputs
         return counts if outputs is None or len(counts) == len(outputs) else counts[outputs]
 
-    def attend(
-        self, projected: torch.Tensor, shape: AttentionShape, layer: int, p: float, terms: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Additive attention with dropout of the coefficients keyed by epoch, layer and edge. See
-        ops/attention_layer.py.
-        """
-        key = self._random.key(Purpose.DROPOUT_ATTENTION, layer)
-        return attend(projected, self.operator(Attention(shape)), Attending(shape, key, p, terms))
-
     def attention_layer(
         self,
         x: torch.Tensor | ConstantRows | Handover,
-        weight: torch.Tensor,
+        weight: torch.Tensor | None,
         how: Attending,
         layer: int,
         *,
         hand_over: bool = False,
-    ) -> torch.Tensor | Handover:
-        """attend(x W) + bias as one operator; see ops/attention_layer.py. how: its key is that of the layer."""
+    ) -> Any:
+        """Additive attention to x W, plus the bias, as one operator: a tensor, or a Handover if `hand_over`.
+
+        See ops/attention_layer.py. how: its key is that of the epoch and the layer.
+        """
         how = replace(how, key=self._random.key(Purpose.DROPOUT_ATTENTION, layer))
-        weight = x.scaled(weight) if isinstance(x, ConstantRows) else weight
+        if isinstance(x, ConstantRows) and weight is not None:
+            weight = x.scaled(weight)
         return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
 
     def largest(self, x: SparseRows | Input) -> torch.Tensor:
@@ -302,23 +297,16 @@ class Graph:
                 f"own nodes, got {len(edge)}"
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
-        if isinstance(scores, RowMessages) and kernels.reduces_messages(x_src):
+        if isinstance(scores, RowMessages) and kernels.rules_rows(x_src):
             return reduce_messages(operator, rule, scores, x_src)
-        if isinstance(scores, RowScores) and x_dst is not None and kernels.scores_rows(x_src, x_dst):
+        if isinstance(scores, RowScores) and x_dst is not None and kernels.rules_rows(x_src, x_dst):
             return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
-    @overload
-    def dropout(self, x: torch.Tensor, p: float, layer: int, purpose: Purpose = ...) -> torch.Tensor: ...
-
-    @overload
-    def dropout(self, x: SparseRows, p: float, layer: int, purpose: Purpose = ...) -> DroppedRows: ...
-
-    @overload
-    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = ...) -> Input: ...
-
-    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Input:
-        """Dropout with draws keyed by epoch, layer, original node id and column. x: (n_p, F) tensor or SparseRows."""
+    def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Any:
+        """Dropout with draws keyed by epoch, layer, original node id and column: of a (n_p, F) tensor, or DroppedRows
+        of SparseRows.
+        """
         key = self._random.key(purpose, layer)
         if isinstance(x, SparseRows):
             return DroppedRows(x, self.ids, key, p)

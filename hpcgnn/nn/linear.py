@@ -42,7 +42,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(d_out, dtype=dtype)) if bias else None
         self._fan_in, self._start = fan_in or d_in, start
 
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """[(parameter, bound)] to initialise as PyG does."""
         bound = 1 / math.sqrt(max(1, self._fan_in))
         found: list[Bounded] = [(self.weight, bound if self._start == "torch" else glorot_bound(*self.weight.shape))]
@@ -60,11 +60,11 @@ def initialise(model: nn.Module, random: Randomness) -> None:
     """Set uniform weights, equal on all ranks for a seed. Unlisted parameters stay as they are: zero or one.
 
     Args:
-        model: the model; its modules list their weights by the method `as_pyg`.
+        model: the model; its modules list their weights by the method `initial_bounds`.
         random: source of the draws.
     """
     modules: Iterable[Any] = model.modules()
-    entries: list[Bounded] = [entry for each in modules if hasattr(each, "as_pyg") for entry in each.as_pyg()]
+    entries = [each for module in modules if hasattr(module, "initial_bounds") for each in module.initial_bounds()]
     # Biases come last, so that they shift no number of a weight.
     entries.sort(key=lambda entry: entry[0].dim() == 1)
     with torch.no_grad():

@@ -43,14 +43,13 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
     if entry.traits(spec).neighbours == "none":  # the model ignores all edges
         return lines
     if spec.weighted and not entry.reads_weights(spec):
-        remedy = entry.weights_remedy or "--model gat --edge-term weight, or gcn, sage, gin or sgc"
+        remedy = entry.weights_remedy or "gcn, sage, gin or sgc"
         lines.append(what.format("the weights", remedy))
-    typed = entry.traits(spec).relational or entry.uses is None or spec.edge_term == "type"
-    if spec.edge_types and not typed:
-        lines.append(what.format(f"the {spec.edge_types} types", "rgcn, rgat, or --model gat --edge-term type,"))
+    if spec.edge_types and not entry.traits(spec).relational and entry.uses is not None:
+        lines.append(what.format(f"the {spec.edge_types} types", "rgcn or rgat"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)
-        remedy = "--edge-features file" if reads else "gine, gat without --edge-term, gatv2, transformer or pna"
+        remedy = "--edge-features file" if reads else "gine, gat, gatv2, transformer or pna"
         lines.append(what.format(f"the {num_edge_features} features", remedy))
     return lines
 
@@ -77,7 +76,6 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         # An inherited `prunable` describes another forward.
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
-        conv_class.begin_as = vars(conv_class).get("begin_as")
         # Not in place: a layer's gradient may need its output.
         build = stacked(conv_class, torch.relu, hand_over=False)
         MODELS.register(name, ModelEntry(build, lambda spec: conv_class, None))

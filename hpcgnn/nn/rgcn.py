@@ -51,7 +51,7 @@ class RGCNConv(nn.Module):
         """See `Conv.drop_bias`."""
         self.own.bias = None
 
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, and the coefficients as a map from bases to relations."""
         each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
         return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
@@ -91,12 +91,12 @@ class RGATConv(Heads):
         """See `Conv.drop_bias`."""
         self.own.bias = None
 
-    def as_pyg(self) -> list[Bounded]:
+    def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
         of gat. PyG's layer has other vectors, which are matrices.
         """
         each = [(basis, glorot_bound(*basis.shape)) for basis in self.bases.data]
-        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *super().as_pyg()]
+        return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape)), *super().initial_bounds()]
 
     @property
     def vectors(self) -> list[nn.Parameter]:

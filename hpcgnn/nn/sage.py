@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.nn.conv import Conv, LinearConv, Weights, begin_as
+from hpcgnn.nn.conv import Conv, LinearConv, Weights
 from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
@@ -40,10 +40,6 @@ class SAGEConv(_TwoMaps, LinearConv):
 
 class SAGEMaxConv(_TwoMaps):
     traits = LayerTraits(neighbours="fixed", edges=())
-
-    def begin_as(self, weight: torch.Tensor, bias: torch.Tensor) -> None:
-        """See `conv.begin_as`."""
-        begin_as(self.neighbour.weight, self.own.weight, self.own.bias, weight, bias)
 
     def gather(self, graph: Graph, x: Input) -> torch.Tensor:
         return graph.largest(x)

@@ -56,7 +56,6 @@ class ModelSpec:
     edge_types: int = 0
     loop_relation: bool = False
     node_types: int = 0
-    edge_term: str = "none"
     hops: int = 10
     teleport: float = 0.1
     jumping: str = "none"

@@ -18,7 +18,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.handover import kept
-from hpcgnn.ops.layer_input import Matrix
+from hpcgnn.ops.row_tiles import Matrix
 
 
 class Frozen(Protocol):
@@ -123,37 +123,3 @@ def add_heads(model: Model) -> None:
     """Give a model `heads`: for each layer but the last a linear map from its output to the classes."""
     spec = model.spec
     model.heads = nn.ModuleList(Linear(width, spec.classes, dtype=spec.dtype) for width in model.widths)
-
-
-def begin_where_ended(model: Model, layer: int) -> None:
-    """Start a layer from the end of the one before it: as the identity, and with that one's head.
-
-    The method is from Chen, Goodfellow, Shlens, "Net2Net", ICLR'16, section 2.3. Without a norm, which would begin
-    afresh, the layer then predicts the same. Without a weight for owned rows, it predicts the same from the aggregate.
-    The last layer takes the head's weights for its own. A layer without this form (gin and others), or with another
-    width, copies all tensors of the same shape, its norm and head as well.
-    """
-    conv: Any = model.convs[layer]
-    head = cast(Linear, model.heads[layer - 1])  # as add_heads has made it
-    last = layer == len(model.convs) - 1
-    if getattr(conv, "begin_as", None) is None or (not last and conv.d_in != conv.d_out):
-        for parts in (model.convs, model.norms, model.heads):
-            if layer < len(parts):
-                _copy(parts[layer - 1], parts[layer])
-        return
-    if last:
-        conv.begin_as(head.weight, head.bias)
-        return
-    _copy(head, model.heads[layer])
-    conv.begin_as(torch.eye(conv.d_in), torch.zeros(conv.d_in))
-    if model.spec.residual:  # x + relu(x) is twice x; weights of zero would have no gradient behind the activation
-        with torch.no_grad():
-            cast(Linear, model.heads[layer]).weight.mul_(0.5)  # as add_heads has made it
-
-
-def _copy(source: nn.Module, target: nn.Module) -> None:
-    """Parameters and buffers that have the same name and shape."""
-    present, wanted = source.state_dict(), target.state_dict()
-    target.load_state_dict(
-        {k: present[k] if k in present and present[k].shape == v.shape else v for k, v in wanted.items()}
-    )

@@ -16,10 +16,6 @@ the rounding of m_i would lose log s_i. So m_i travels in its place, and gy_i / 
 heads share one gy_i but have their own s_i, and keep lse_i. So do rows that are narrowed on the way, where gy_i may
 survive and gy_i / s_i does not.
 
-An edge may add a term to its logits before LeakyReLU: its number c_e times a coefficient per head, or the coefficients
-of its type. Terms are made for some edges at a time, from the stored edges of either direction. Their gradient is
-summed into the gradient of the coefficients at the same place: nothing more travels.
-
 So a halo row costs F + H numbers forwards and F + 4H backwards (F = heads × width; averaged heads: F/H + 4H). SAR
 (Mostafa, MLSys'22, section 3.2) fetches z again and pushes gradients of z back: F + H and 2(F + H).
 
@@ -28,7 +24,6 @@ gives the reason. A row that is used costs F + H numbers forwards; backwards it 
 stream has kept it, and F + H go back.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -37,34 +32,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
 from hpcgnn.graph.blocks import Block
-from hpcgnn.graph.edge_tiles import edge_tiles
-from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.site import PushedSite
 
-
-@dataclass(frozen=True)
-class Carried:
-    """Weights of some edges (E,), or their types int64 (E,). With the coefficients they make the edges' terms."""
-
-    coefficients: torch.Tensor
-    data: torch.Tensor
-
-    def term(self) -> torch.Tensor:
-        """(E, H)."""
-        if self.data.is_floating_point():
-            return self.data.unsqueeze(1) * self.coefficients
-        return self.coefficients[self.data]
-
-    def add_gradient(self, total: torch.Tensor, gradient: torch.Tensor) -> None:
-        """Add the gradient of the terms (E, H) to the gradient of the coefficients."""
-        if self.data.is_floating_point():
-            total += self.data @ gradient
-        else:
-            total.index_add_(0, self.data, gradient)
-
-
-# Edges whose terms exist at a time, where edges have terms.
-TILE_EDGES = 1 << 16
 #: (p, key, ids of rows, ids of columns), as of kernels.attend_forward.
 Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 
@@ -93,14 +62,12 @@ class Attending:
     Attributes:
         shape: AttentionShape.
         key, p: dropout of α, drawn per edge and head from the stream `key`, after the softmax's denominator.
-        terms: None, or coefficients of the edges' terms: (1, H) times the edge's weight, or (types, H) by its type.
         bias: (F,), added to y, and taken off where D is made; or None.
     """
 
     shape: AttentionShape
     key: int = 0
     p: float = 0.0
-    terms: torch.Tensor | None = None
     bias: torch.Tensor | None = None
 
     def dropout(self, row_ids: torch.Tensor, column_ids: torch.Tensor) -> Dropout | None:
@@ -117,9 +84,10 @@ class AdditiveAttention:
         forward_ids, backward_ids: original ids of the halo of each direction, in halo order.
         outputs: int32 (m,), increasing, the own rows to compute; None: all, m = n_p.
         remote_logit: added to the logits of remote edges, after LeakyReLU.
+        takes_interior: whether interior rows are done in one pass.
     """
 
-    remote_logit = 0.0
+    remote_logit, takes_interior = 0.0, True
 
     def __init__(
         self,
@@ -128,7 +96,6 @@ class AdditiveAttention:
         ids: torch.Tensor,
         forward_ids: torch.Tensor,
         backward_ids: torch.Tensor,
-        edges: tuple[EdgeList | None, EdgeList | None] = (None, None),
         outputs: torch.Tensor | None = None,
     ) -> None:
         self.forward_stream, self.backward_stream, self.outputs = forward_stream, backward_stream, outputs
@@ -136,7 +103,6 @@ class AdditiveAttention:
         self.output_ids = ids if outputs is None else ids[outputs]
         self._source_ids = forward_stream.of_columns(ids)
         self._destination_ids = backward_stream.of_columns(self.output_ids)
-        self.forward_edges, self.backward_edges = edges
         self.arena = forward_stream.buffers.arena
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype, transposed: bool = False) -> torch.Tensor:
@@ -149,21 +115,21 @@ class AdditiveAttention:
         self,
         projected: torch.Tensor,
         how: Attending,
-        into: list[torch.Tensor] | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """(y (m, F), a_dst (m, H), top (m, H), share (m, H)) without autograd. into: where to write them, or None.
+        y: torch.Tensor,
+        a_dst: torch.Tensor,
+        top: torch.Tensor,
+        share: torch.Tensor | None = None,
+    ) -> None:
+        """Write y (m, F), a_dst (m, H), top (m, H) and share (m, H), without autograd.
 
         projected: [z | a_src | a_dst] (n_p, F + 2H). top, share: the maximum and the inverse of the denominator, or,
         unless `shares(shape)`, the log-sum-exp and None.
         """
-        shape, terms, bias = how.shape, how.terms, how.bias
+        shape, bias = how.shape, how.bias
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        widths = (f, h, h, h) if self.shares(shape) else (f, h, h)
-        y, a_dst, top, *share = into or [projected.new_empty(n, columns) for columns in widths]
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
-        inner = self._first_interior(self.forward_stream, terms)
-        takes_interior, pieces = self._takes_interior(terms), terms is None and not self.remote_logit
-        sent = Rows(projected[:, : f + h], narrow=f, pieces=pieces, interior=takes_interior)
+        inner = self._first_interior(self.forward_stream)
+        sent = Rows(projected[:, : f + h], narrow=f, pieces=not self.remote_logit, interior=self.takes_interior)
         outer, interior = slice(0, inner), slice(inner, n)
         if inner:
             y[outer].zero_()
@@ -179,40 +145,32 @@ class AdditiveAttention:
                 maximum -= self.remote_logit
                 shifted = True
             dropout = how.dropout(self.output_ids[at], columns)
-            for indptr, indices, stored, what, _ in self._parts(each.block, self.forward_edges, terms):
-                kernels.attend_forward(
-                    y[at],
-                    maximum[at],
-                    denominator[at],
-                    a_dst[at],
-                    each.rows,
-                    indptr,
-                    indices,
-                    heads=h,
-                    slope=shape.slope,
-                    rows=stored,
-                    edge_term=None if what is None else what.term(),
-                    dropout=dropout,
-                    complete=complete,
-                    bias=bias if complete else None,
-                )
+            kernels.attend_forward(
+                y[at],
+                maximum[at],
+                denominator[at],
+                a_dst[at],
+                each.rows,
+                each.block.indptr,
+                each.block.indices,
+                heads=h,
+                slope=shape.slope,
+                rows=each.block.rows,
+                dropout=dropout,
+                complete=complete,
+                bias=bias if complete else None,
+            )
         for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
             if rows.stop > rows.start:
-                kernels.attend_finish(
-                    of_y, maximum[rows], denominator[rows], top[rows], of_bias, share[0][rows] if share else None
-                )
+                of_share = None if share is None else share[rows]
+                kernels.attend_finish(of_y, maximum[rows], denominator[rows], top[rows], of_bias, of_share)
         if shifted:
             top += self.remote_logit
-        return y, a_dst, top, share[0] if share else None
 
     def from_bundle(
-        self,
-        sent: torch.Tensor,
-        projected: torch.Tensor,
-        how: Attending,
-        overwrite: bool = False,
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
-        """(the gradient of `projected` in parts of consecutive rows, the gradient of terms).
+        self, sent: torch.Tensor, projected: torch.Tensor, how: Attending, overwrite: bool = False
+    ) -> tuple[torch.Tensor, ...]:
+        """The gradient of `projected` in parts of consecutive rows.
 
         sent: [gy | a_dst | top | D] of own rows; gy is times the share if there is one. overwrite: whether the gradient
         may replace `projected`; otherwise it is one part.
@@ -220,9 +178,9 @@ class AdditiveAttention:
         The gradient of a row needs no row of `projected` but its own. So the gradients of interior rows, made in one
         pass, replace these rows. The other gradients are sums until the last message has come.
         """
-        terms, stream, f, h = how.terms, self.backward_stream, how.shape.columns, how.shape.heads
-        inner, own = self._first_interior(stream, terms), projected[:, : f + h]
-        if overwrite and terms is None:
+        stream, f, h = self.backward_stream, how.shape.columns, how.shape.heads
+        inner, own = self._first_interior(stream), projected[:, : f + h]
+        if overwrite:
             gradient, outer = projected, cast(Stream, stream).empty_outer(f + 2 * h, projected.dtype)
             parts = (outer, gradient[inner:]) if inner < len(gradient) else (outer,)
         else:
@@ -230,32 +188,22 @@ class AdditiveAttention:
             outer, parts = gradient[:inner], (gradient,)
         sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
-        g_terms = None if terms is None else torch.zeros_like(terms)
-        narrow, interior = sent.shape[1] - 3 * h, self._takes_interior(terms)
-        rows_of = Rows(sent, narrow=narrow, pieces=terms is None, interior=interior)
+        rows_of = Rows(sent, narrow=sent.shape[1] - 3 * h, pieces=True, interior=True)
         for each in stream(rows_of, "halo_backward", Returns(ga_dst)):
             columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
             dropout = how.dropout(columns, self.ids[each.at])
             assert each.back is not None, "Returns were given"
             to = gradient[each.at, : f + h] if each.complete else sums[each.at]
-            sums_of, given = (to, each.back, g_terms), (own[each.at], each.rows)
-            self._spread(sums_of, given, each.block, self.backward_edges, how, dropout, each.complete)
-        for part, of_part in zip(
-            parts, self._placed(ga_dst, len(projected)).split([len(part) for part in parts]), strict=True
-        ):
+            _spread((to, each.back), (own[each.at], each.rows), each.block, how, dropout, each.complete)
+        of_parts = self._placed(ga_dst, len(projected)).split([len(part) for part in parts])
+        for part, of_part in zip(parts, of_parts, strict=True):
             part[:, f + h :] = of_part
-        return parts, g_terms
+        return parts
 
-    def _first_interior(self, stream: RowStream[Block], terms: torch.Tensor | None) -> int:
-        """The first of the rows that are done in one pass; none where edges have terms, made for some edges at a
-        time.
-        """
+    def _first_interior(self, stream: RowStream[Block]) -> int:
+        """The first of the rows that are done in one pass."""
         # Interior rows are done in one pass along a Stream alone.
-        return cast(Stream, stream).edges.first_interior if self._takes_interior(terms) else stream.own.num_rows
-
-    def _takes_interior(self, terms: torch.Tensor | None) -> bool:
-        """Whether interior rows are done in one pass."""
-        return terms is None
+        return cast(Stream, stream).edges.first_interior if self.takes_interior else stream.own.num_rows
 
     def shares(self, shape: AttentionShape) -> bool:
         """Whether the maximum and the inverse of the denominator are kept apart, and gradients sent times the
@@ -281,66 +229,43 @@ class AdditiveAttention:
         gradient[self.outputs] = of_computed
         return gradient
 
-    def _spread(
-        self,
-        sums: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
-        given: tuple[torch.Tensor, torch.Tensor],
-        block: Block,
-        edges: EdgeList | None,
-        how: Attending,
-        dropout: Dropout | None,
-        complete: bool = False,
-    ) -> None:
-        """Add the part of a block's edges to `sums`, which `complete` makes the first of anew.
 
-        Args:
-            sums: the gradients of [z | a_src] of the sources (rows of the block, F + H), of a_dst of the destinations
-                (columns, H), and of terms.
-            given: the first as they are, and [gy | a_dst | top | D] of the destinations.
-            block: the edges; edges: what they carry.
-            how: the call; dropout: of these edges.
-            complete: the block has all edges of its rows. Their gradients may then stand in the place of the rows.
-        """
-        (gradient, ga_dst, g_terms), (own, sent), shape, f = sums, given, how.shape, how.shape.columns
-        for indptr, indices, stored, what, returns in self._parts(block, edges, how.terms):
-            g_term = None if what is None else own.new_empty(len(indices), shape.heads)
-            kernels.attend_backward(
-                gradient[:, :f],
-                gradient[:, f:],
-                ga_dst,
-                own,
-                sent,
-                indptr,
-                indices,
-                heads=shape.heads,
-                slope=shape.slope,
-                shared=shape.average,
-                rows=stored,
-                edge_term=None if what is None else what.term(),
-                g_edge_term=g_term,
-                dropout=dropout,
-                complete=complete,
-                bias=how.bias,
-                returns=returns,
-            )
-            if what is not None:
-                what.add_gradient(g_terms, g_term)  # type: ignore[arg-type] # both are there where terms are
+def _spread(
+    sums: tuple[torch.Tensor, torch.Tensor],
+    given: tuple[torch.Tensor, torch.Tensor],
+    block: Block,
+    how: Attending,
+    dropout: Dropout | None,
+    complete: bool = False,
+) -> None:
+    """Add the part of a block's edges to `sums`, which `complete` makes the first of anew.
 
-    def _parts(
-        self, block: Block, edges: EdgeList | None, terms: torch.Tensor | None
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, Carried | None, torch.Tensor | None]]:
-        """(indptr, indices, rows, data of edges, returns) of a block: all of it if edges have no terms, else tiles."""
-        if terms is None:
-            yield block.indptr, block.indices, block.rows, None, block.returns
-            return
-        assert edges is not None and block.edge is not None, "models with terms have their edges kept"
-        for tile in edge_tiles(block, TILE_EDGES, None, None):
-            edge = block.edge[tile.first : tile.last].long()
-            # Without weights to read, the edges have types.
-            by_weight = len(terms) == 1 and edges.weight is not None
-            data = edges.weight[edge] if by_weight else edges.type[edge].long()  # type: ignore[index]
-            returns = None if block.returns is None else block.returns[tile.first : tile.last]
-            yield tile.indptr, tile.sources, tile.rows, Carried(terms, data), returns
+    Args:
+        sums: the gradients of [z | a_src] of the sources (rows of the block, F + H), and of a_dst of the destinations
+            (columns, H).
+        given: the first as they are, and [gy | a_dst | top | D] of the destinations.
+        block: the edges.
+        how: the call; dropout: of these edges.
+        complete: the block has all edges of its rows. Their gradients may then stand in the place of the rows.
+    """
+    (gradient, ga_dst), (own, sent), shape = sums, given, how.shape
+    kernels.attend_backward(
+        gradient[:, : shape.columns],
+        gradient[:, shape.columns :],
+        ga_dst,
+        own,
+        sent,
+        block.indptr,
+        block.indices,
+        heads=shape.heads,
+        slope=shape.slope,
+        shared=shape.average,
+        rows=block.rows,
+        dropout=dropout,
+        complete=complete,
+        bias=how.bias,
+        returns=block.returns,
+    )
 
 
 def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, count: int) -> torch.Tensor:
@@ -351,45 +276,34 @@ def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, coun
 class PushedAttention(AdditiveAttention):
     """As AdditiveAttention, with `site.added` added to the logits of remote edges after LeakyReLU. site: PushedSite."""
 
+    takes_interior = False  # where only some edges are used
+
     def __init__(self, site: PushedSite) -> None:
         local, ids = site.local, site.halo_ids
-        edges = local.inward.edges, local.outward.edges
-        super().__init__(site.used, site.push, local.original_id, ids, ids, edges, local.outputs)
+        super().__init__(site.used, site.push, local.original_id, ids, ids, local.outputs)
         self.remote_logit = site.added
 
     def shares(self, shape: AttentionShape) -> bool:
         """No gradient of a destination is sent."""
         return not shape.average
 
-    def _takes_interior(self, terms: torch.Tensor | None) -> bool:
-        """No row is done in one pass where only some edges are used."""
-        return False
-
     def from_bundle(
-        self,
-        sent: torch.Tensor,
-        projected: torch.Tensor,
-        how: Attending,
-        overwrite: bool = False,
-    ) -> tuple[tuple[torch.Tensor, ...], torch.Tensor | None]:
-        """The gradients of `projected` (n_p, F + 2H), in one part, and of terms from sent = [gy | a_dst | top | D] of
-        own rows, which is used up.
+        self, sent: torch.Tensor, projected: torch.Tensor, how: Attending, overwrite: bool = False
+    ) -> tuple[torch.Tensor, ...]:
+        """The gradient of `projected` (n_p, F + 2H), in one part, from sent = [gy | a_dst | top | D] of own rows, which
+        is used up.
         """
-        n, f, h, terms = len(projected), how.shape.columns, how.shape.heads, how.terms
+        n, f, h = len(projected), how.shape.columns, how.shape.heads
         top, lowered = sent[:, -2 * h : -h], False
         gradient = torch.zeros_like(projected)
         total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
-        g_terms = None if terms is None else torch.zeros_like(terms)
         old = Rows(projected[:, : f + h], narrow=f)
         for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", Returns(total, f)):
-            remote = block.first_column is not None
-            if remote and not lowered:  # the own block came first
+            if block.first_column is not None and not lowered:  # the own block came first
                 top -= self.remote_logit
                 lowered = True
             columns = column_ids(block, self.ids, self.backward_ids, len(rows))
-            dropout = how.dropout(self.output_ids, columns)
-            edges = self.forward_edges if remote else self.backward_edges
             assert back is not None, "Returns were given"
-            self._spread((back, ga_dst, g_terms), (rows, sent), block, edges, how, dropout)
+            _spread((back, ga_dst), (rows, sent), block, how, how.dropout(self.output_ids, columns))
         gradient[:, : f + h], gradient[:, f + h :] = total, self._placed(ga_dst, n)
-        return (gradient,), g_terms
+        return (gradient,)

@@ -27,7 +27,6 @@ from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
-from hpcgnn.ops.site import differentiable
 
 
 def project(
@@ -121,7 +120,7 @@ def _tiles(
 
 def attention_layer(
     x: torch.Tensor | ConstantRows | Handover,
-    weight: torch.Tensor,
+    weight: torch.Tensor | None,
     operator: AdditiveAttention,
     how: Attending,
     *,
@@ -130,17 +129,17 @@ def attention_layer(
     """y (m, F) + bias, or (m, width) for averaged heads, from own rows x (n_p, d_in), differentiable. Collective.
 
     x: a tensor, ConstantRows, or a Handover. Its activation (EluDropout) comes first, and its gradient is written over
-    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]. how: its bias is (width,) for averaged heads. hand_over:
-    return y as a Handover.
+    its rows. weight: (d_in, F + 2H), to [z | a_src | a_dst]; None: a tensor x is that. how: its bias is (width,) for
+    averaged heads. hand_over: return y as a Handover.
     """
     activation, (x, below) = (x.activation, x.take(returns_loan=True)) if isinstance(x, Handover) else (None, (x, None))
     lends, bias = hand_over and not how.shape.average, how.bias
     if lends and bias is None:
-        bias = weight.new_zeros(how.shape.columns)  # the layer above takes it off again when it makes D
+        bias = torch.zeros(how.shape.columns, dtype=x.dtype)  # the layer above takes it off again when it makes D
     # What hands rows over to a layer of attention gives them the activation that the layer names.
     elu = cast(EluDropout | None, activation)
-    settings = _Settings(operator, replace(how, terms=None, bias=None), elu, below, lends)
-    y = _Layer.apply(x, weight, bias, how.terms, settings)
+    settings = _Settings(operator, replace(how, bias=None), elu, below, lends)
+    y = _Layer.apply(x, weight, bias, settings)
     return Handover(y, settings.loan) if hand_over else y
 
 
@@ -157,9 +156,9 @@ class _Settings:
     lends: bool
     loan: Loan | None = None
 
-    def with_tensors(self, terms: torch.Tensor | None, bias: torch.Tensor | None) -> Attending:
+    def with_bias(self, bias: torch.Tensor | None) -> Attending:
         """Averaged heads have the bias behind their mean."""
-        return replace(self.how, terms=terms, bias=None if self.how.shape.average else bias)
+        return replace(self.how, bias=None if self.how.shape.average else bias)
 
 
 def _kept(tensor: torch.Tensor, exact: int | None = None) -> Kept:
@@ -172,40 +171,39 @@ class _Layer(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: torch.Tensor | ConstantRows,
-        weight: torch.Tensor,
+        weight: torch.Tensor | None,
         bias: torch.Tensor | None,
-        terms: torch.Tensor | None,
         settings: _Settings,
     ) -> torch.Tensor:
         operator, shape = settings.operator, settings.how.shape
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
-        keep = arena.keep if any(ctx.needs_input_grad) else _kept
+        # Of a projection that is given, nothing is coded.
+        keep = arena.keep if weight is not None and any(ctx.needs_input_grad) else _kept
         projected = _projected(x, weight, settings.activation, operator)
         bundle = operator.empty_streamed(n, f + (2 if shape.average else 3) * h, x.dtype, transposed=True)
         shares = operator.shares(shape)
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
         rows = bundle.new_empty(0).set_(bundle.untyped_storage(), bundle.storage_offset(), (n, f), bundle.stride())
-        into = [rows, *(bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if shares else 2))]
-        y, *_ = operator.forward(projected, settings.with_tensors(terms, bias), into)
+        beside = (bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if shares else 2))
+        operator.forward(projected, settings.with_bias(bias), rows, *beside)
+        out = rows
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
-            torch.mean(y.view(n, h, shape.width), 1, out=out)
+            torch.mean(rows.view(n, h, shape.width), 1, out=out)
             if bias is not None:
                 out.add_(bias)
-        else:
-            out = y
         rest = keep(bundle, bundle.shape[1] - f)  # before its parts, which are kept with it
         if settings.lends and bias is not None:
-            settings.loan = Loan(keep(y.detach(), 0), keep(bundle[:, f + 2 * h :], 0), bias.detach(), shares)
+            settings.loan = Loan(keep(rows.detach(), 0), keep(bundle[:, f + 2 * h :], 0), bias.detach(), shares)
         wanted = ctx.needs_input_grad[0]
         ctx.settings, ctx.x = settings, keep(x, 0) if wanted and isinstance(x, torch.Tensor) else x
         ctx.projected = keep(projected, 2 * h) if wanted else None
-        ctx.rest = weight, bias, terms, rest
+        ctx.rest = weight, bias, rest
         return out
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        settings, (weight, bias, terms, bundle) = ctx.settings, ctx.rest
+        settings, (weight, bias, bundle) = ctx.settings, ctx.rest
         operator, below = settings.operator, settings.below
         arena, activation, kept, bundle = operator.arena, settings.activation, ctx.x, bundle.tensor()
         constant = ctx.projected is None
@@ -218,19 +216,23 @@ class _Layer(torch.autograd.Function):
         else:
             sent, g_bias = _bundle(in_rows(gy), bundle, bias, settings.how.shape, operator)
         del bundle, loan
-        parts, g_terms = operator.from_bundle(sent, projected, settings.with_tensors(terms, bias), overwrite=True)
+        parts = operator.from_bundle(sent, projected, settings.with_bias(bias), overwrite=weight is not None)
         del projected, sent
+        if weight is None:
+            return parts[0], None, g_bias, None
         x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
         gx, g_weight = project_backward(parts, x, weight, activation, wanted, below, arena)
         if wanted:
             settings.below = None  # its memory is the layer's that lent it
-        return gx, g_weight, g_bias, g_terms, None
+        return gx, g_weight, g_bias, None
 
 
 def _projected(
-    x: torch.Tensor | ConstantRows, weight: torch.Tensor, activation: EluDropout | None, operator: AdditiveAttention
+    x: Any, weight: torch.Tensor | None, activation: EluDropout | None, operator: AdditiveAttention
 ) -> torch.Tensor:
-    """activation(x) W (n_p, F + 2H), in the memory of the rows that the operator streams forwards."""
+    """activation(x) W (n_p, F + 2H), in the memory of the rows that the operator streams forwards; or x itself."""
+    if weight is None:
+        return in_rows(x)
     out = operator.empty_streamed(len(x), weight.shape[1], x.dtype)
     project(x, weight, activation, out, operator.arena)
     return out
@@ -262,55 +264,9 @@ def _bundle(
     if g_bias is not None:
         kernels.bias_gradient(g_bias, gy)
     torch.div(gy, h, out=sent[:, :width])
-    inner_products(product, sent[:, :width], bundle[:, :f], shape, False)
-    return sent, g_bias
-
-
-def inner_products(out: torch.Tensor, gy: torch.Tensor, y: torch.Tensor, shape: AttentionShape, scaled: bool) -> None:
-    """D (n, H) = <gy, y> per head, into `out`. scaled: that holds the shares, and gy becomes times these."""
-    if not shape.average:
-        kernels.elu_gradient(gy, gy, None, y, out, scaled=scaled)
-        return
     for rows in row_tiles(len(gy)):  # which stay in the cache from head to head
-        for head in range(shape.heads):
-            columns = y[rows, head * shape.width : (head + 1) * shape.width]
-            kernels.elu_gradient(gy[rows], gy[rows], None, columns, out[rows, head : head + 1])
-
-
-def attend(projected: torch.Tensor, operator: AdditiveAttention, how: Attending) -> torch.Tensor:
-    """y (m, F), or (m, width) for averaged heads, from projected = [z | a_src | a_dst] (n_p, F + 2H), differentiable.
-    Collective. how: without a bias.
-    """
-    return differentiable(_Attend(operator, replace(how, terms=None)), projected.contiguous(), how.terms)
-
-
-@dataclass(frozen=True)
-class _Attend:
-    operator: AdditiveAttention
-    how: Attending
-
-    def forward(
-        self, projected: torch.Tensor, terms: torch.Tensor | None
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
-        """See `differentiable`."""
-        how, shape = replace(self.how, terms=terms), self.how.shape
-        y, a_dst, top, share = self.operator.forward(projected, how)
-        kept = projected, terms, y, a_dst, top, share
-        return y.view(len(y), shape.heads, shape.width).mean(1) if shape.average else y, kept
-
-    def backward(
-        self,
-        gy: torch.Tensor,
-        wanted: Sequence[bool],
-        projected: torch.Tensor,
-        terms: torch.Tensor | None,
-        *made: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """See `differentiable`."""
-        (y, a_dst, top, share), shape = made, self.how.shape
-        gy = gy / shape.heads if shape.average else gy.contiguous()
-        width, h = gy.shape[1], shape.heads
-        sent = torch.cat([gy, a_dst, top, torch.empty_like(top) if share is None else share], 1)
-        inner_products(sent[:, width + 2 * h :], sent[:, :width], y, shape, share is not None)
-        (gradient,), g_terms = self.operator.from_bundle(sent, projected, replace(self.how, terms=terms))
-        return gradient, g_terms
+        of_gy = sent[rows, :width]
+        for head in range(h):
+            columns = bundle[rows, head * width : (head + 1) * width]
+            kernels.elu_gradient(of_gy, of_gy, None, columns, product[rows, head : head + 1])
+    return sent, g_bias

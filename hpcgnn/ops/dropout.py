@@ -78,12 +78,16 @@ def dropped_means(ids: torch.Tensor, counts: torch.Tensor, key: int, p: float) -
 
 
 @dataclass(frozen=True)
-class ReluDropout:
-    """dropout_p(relu(x)). ids: int64 (n_p,) original node ids; key: of the stream of draws; p = 0 drops nothing."""
+class _Activation:
+    """ids: int64 (n_p,) original node ids; key: of the stream of draws; p = 0 drops nothing."""
 
     ids: torch.Tensor
     key: int
     p: float
+
+
+class ReluDropout(_Activation):
+    """dropout_p(relu(x))."""
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""
@@ -105,13 +109,8 @@ class ReluDropout:
         return kernels.kept_scale(self.p)
 
 
-@dataclass(frozen=True)
-class EluDropout:
+class EluDropout(_Activation):
     """dropout_p(elu(x)), on the way into a product (see attention_layer.py)."""
-
-    ids: torch.Tensor
-    key: int
-    p: float
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""

@@ -16,12 +16,10 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.stored import StoredRows
 from hpcgnn.ops.dropout import Drop
-from hpcgnn.ops.row_tiles import Cast, in_rows, read_type, sum_type, tile_rows, tiles_or_all
+from hpcgnn.ops.row_tiles import Cast, Matrix, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 
 #: read(rows) -> rows to compute with, a tile at most; valid until the next call.
 Read = Callable[[slice], torch.Tensor]
-#: A matrix (n, F) that never changes, in memory or not.
-Matrix = torch.Tensor | StoredRows
 
 
 class LayerInput:
@@ -66,7 +64,7 @@ class DroppedRows(LayerInput):
         if p == 0:
             return features.data
         out = torch.empty_like(features.data)
-        kernels.dropout_entries(out, features.data, features.indptr, ids, features.indices, key, p)
+        kernels.dropout_entries(out, features.data, features.indptr, ids, features.indices, key=key, p=p)
         return out
 
 

@@ -4,6 +4,7 @@ The plain loss is a kernel. With smoothed labels and weights of classes, as torc
 a row, not only its label's.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,33 +13,20 @@ from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.row_tiles import in_rows, row_tiles
 
+#: loss(logits, where to write the gradient or None) -> the sum over rows.
+Loss = Callable[[torch.Tensor, torch.Tensor | None], float]
+
 
 def cross_entropy(logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena) -> torch.Tensor:
     """Σ over `rows` of −log softmax(logits)[label]: a scalar, differentiable in logits (n, C).
 
     rows: int64 (m,), increasing, or None for all; labels: int64 (m,).
     """
-    wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
-    return _CrossEntropy.apply(wide, rows, labels, arena).to(logits.dtype)
 
+    def loss(wide: torch.Tensor, gradient: torch.Tensor | None) -> float:
+        return kernels.cross_entropy(gradient, wide, rows, labels)
 
-class _CrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, logits: torch.Tensor, rows: torch.Tensor | None, labels: torch.Tensor, arena: Arena
-    ) -> torch.Tensor:
-        logits, ctx.gradient = in_rows(logits), None
-        if not ctx.needs_input_grad[0]:
-            return logits.new_tensor(kernels.cross_entropy(None, logits, rows, labels))
-        ctx.gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype)
-        if rows is not None:
-            ctx.gradient.zero_()
-        return logits.new_tensor(kernels.cross_entropy(ctx.gradient, logits, rows, labels))
-
-    @staticmethod
-    def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        gradient, ctx.gradient = ctx.gradient, None
-        return gradient.mul_(g_loss), None, None, None
+    return _Loss.apply(_wide(logits), loss, rows is not None, arena).to(logits.dtype)
 
 
 def soft_cross_entropy(
@@ -54,42 +42,42 @@ def soft_cross_entropy(
 
     rows: int64 (m,), all different, or None for all; labels: int64 (m,); weights w: float64 (C,), None for ones.
     """
-    wide = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
     ones = torch.ones(logits.shape[1], dtype=torch.float64) if weights is None else weights
-    own, spread = ((1 - smoothing) * ones).to(wide.dtype), (smoothing / len(ones) * ones).to(wide.dtype)
-    return _SoftCrossEntropy.apply(wide, rows, labels, own, spread, arena).to(logits.dtype)
 
-
-class _SoftCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        logits: torch.Tensor,
-        rows: torch.Tensor | None,
-        labels: torch.Tensor,
-        own: torch.Tensor,
-        spread: torch.Tensor,
-        arena: Arena,
-    ) -> torch.Tensor:
-        gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype) if ctx.needs_input_grad[0] else None
-        if gradient is not None and rows is not None:
-            gradient.zero_()
+    def loss(wide: torch.Tensor, gradient: torch.Tensor | None) -> float:
+        own, spread = ((1 - smoothing) * ones).to(wide.dtype), (smoothing / len(ones) * ones).to(wide.dtype)
         total = torch.zeros((), dtype=torch.float64)
         for tile in row_tiles(len(labels)):
             where = torch.arange(tile.start, tile.stop) if rows is None else rows[tile]
             label = labels[tile, None]
-            powers = logits.index_select(0, where).log_softmax(1)
-            of_label = own[label]
-            total -= (powers.gather(1, label) * of_label).sum(dtype=torch.float64) + (powers * spread).sum(
-                dtype=torch.float64
-            )
+            powers, of_label = wide.index_select(0, where).log_softmax(1), own[label]
+            of_labels = (powers.gather(1, label) * of_label).sum(dtype=torch.float64)
+            total -= of_labels + (powers * spread).sum(dtype=torch.float64)
             if gradient is not None:
                 slope = powers.exp_().mul_(of_label + spread.sum()).sub_(spread).scatter_add_(1, label, -of_label)
                 gradient.index_copy_(0, where, slope)
-        ctx.gradient = gradient
-        return total.to(logits.dtype)
+        return float(total)
+
+    return _Loss.apply(_wide(logits), loss, rows is not None, arena).to(logits.dtype)
+
+
+def _wide(logits: torch.Tensor) -> torch.Tensor:
+    return logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+
+
+class _Loss(torch.autograd.Function):
+    """loss(logits, gradient or None), which writes the gradient of some rows, or of all."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, loss: Loss, some: bool, arena: Arena) -> torch.Tensor:
+        ctx.gradient = None
+        if ctx.needs_input_grad[0]:
+            ctx.gradient = arena.empty_streamed(len(logits), logits.shape[1], logits.dtype)
+            if some:
+                ctx.gradient.zero_()
+        return logits.new_tensor(loss(in_rows(logits), ctx.gradient))
 
     @staticmethod
     def backward(ctx: Any, g_loss: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         gradient, ctx.gradient = ctx.gradient, None
-        return gradient.mul_(g_loss), None, None, None, None, None
+        return gradient.mul_(g_loss), None, None, None

@@ -73,8 +73,7 @@ class Attention(Operator[AdditiveAttention]):
 
     def exact(self, site: Site) -> AdditiveAttention:
         local, ids = site.local, (site.facts.inward_ids(), site.facts.outward_ids())
-        edges = local.inward.edges, local.outward.edges
-        return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, edges, local.outputs)
+        return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, local.outputs)
 
     def pushed(self, site: PushedSite) -> PushedAttention:
         return PushedAttention(site)

@@ -1,17 +1,18 @@
-"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one; and rows of a
-tile of edges.
+"""Some rows at a time in the type that is computed with, of a matrix that may be kept in a narrower one.
+
+And rows of a tile of edges.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Protocol
 
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.stored import StoredRows
 
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
 # rows still runs at full speed.
@@ -75,14 +76,8 @@ def sum_type(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-class Matrix(Protocol):
-    """Rows of numbers, in memory or not."""
-
-    @property
-    def dtype(self) -> torch.dtype: ...
-
-    @property
-    def shape(self) -> Sequence[int]: ...
+#: A matrix (n, F), in memory or not.
+Matrix = torch.Tensor | StoredRows
 
 
 def read_type(x: Matrix, dtype: torch.dtype) -> torch.dtype:

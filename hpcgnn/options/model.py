@@ -73,15 +73,6 @@ class ModelConfig:
         needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
-    edge_term: str = option(
-        "none",
-        "gat: term of edge weights or types in the attention logits",
-        details="weight: the edge's weight times a learned number per head. type: a learned number per head for the "
-        "edge's type.",
-        choices=("none", "weight", "type"),
-        by_model=True,
-        strict=True,
-    )
     hops: int = option(
         10,
         "appnp: hops after its layers",

@@ -38,12 +38,16 @@ REMOVED = {
     "stale_smoothing": Removed(0.0, "old rows are used unchanged"),
     "drop_ranks": Removed("", "start the job on fewer ranks"),
     "spare_core": Removed(False, "give the number of threads: --threads, one less than the cores of a rank"),
+    "edge_term": Removed(
+        "none", "import the weights as features of edges, which gat reads; rgat reads types", trained=False
+    ),
+    "initial_weights": Removed("pyg", "layers start as PyG's do, which learn sooner"),
+    "warm_start": Removed(False, "layers that start from new weights have the same accuracy"),
     "reduce_bucket": Removed(1.0, "leave it out: all gradients are one sum"),
     "watch": Removed("", "take a plugin of the loop, whose after_record gets every record (docs/extending.md)"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
     "private_features": Removed(False, "leave it out: summary.json has the bytes of each kind that left a rank"),
     "reduce_dtype": Removed("fp32", "gradients of parameters travel in fp32"),
-    "initial_weights": Removed("pyg", "models begin as PyG's layers do"),
     "keep_input_dtype": Removed("auto", "--precision mixed keeps the aggregate in bf16", trained=False),
     "negative_slope": Removed(0.2, "the slope of LeakyReLU in attention is 0.2, as in PyG and DGL", trained=False),
     "lr_step_epochs": Removed(100, "use --lr-schedule cosine or linear"),

@@ -43,8 +43,7 @@ class Selection:
 
     @property
     def _layer_spec(self) -> ModelSpec:
-        options = self.config.model
-        return replace(PLAIN, aggregator=options.aggregator, edge_term=options.edge_term)
+        return replace(PLAIN, aggregator=self.config.model.aggregator)
 
     @property
     def entry(self) -> ScheduleEntry:

@@ -32,7 +32,7 @@ from hpcgnn.graph.transforms.subgraphs import with_halo
 from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
-from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads, begin_where_ended
+from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.schedules.base import Optimizer, Schedule, ScheduleEntry, Stage
@@ -65,13 +65,6 @@ class LazyConfig(ScheduleConfig):
     layer_epochs: str = option(
         "",
         "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
-        schedules=("lazy",),
-    )
-    warm_start: bool = option(
-        False,
-        "lazy: start a layer from the trained one before it",
-        details="sage, gcn and gat start as the identity with the former head. Other models start from parameters of "
-        "the same shapes.",
         schedules=("lazy",),
     )
 
@@ -114,8 +107,6 @@ class LayerByLayer(AllreduceEveryStep):
 
     def follow(self, index: int, model: Model) -> bool:
         """A new layer is another predictor, the fine-tuned model is not."""
-        if index < self._num_layers and self._options.warm_start:
-            begin_where_ended(model, index)
         return index == self._num_layers
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:

@@ -12,14 +12,14 @@ import shutil
 import struct
 import subprocess
 import weakref
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sanitized import linked
 
 from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import INTERFACE
-from hpcgnn.kernels.native import Native
+from hpcgnn.kernels.library import Native
 from hpcgnn.kernels.sources import NATIVE, contraction, fingerprint
 
 FOLDER = "HPCGNN_EMULATED_FOLDER"
@@ -60,23 +60,9 @@ def build(folder, more=()):
     path. more: flags behind those of setup.py.
     """
     sources = sorted(NATIVE.glob("*.c"), key=lambda file: file.stem != "path_baseline")  # the largest first
-    objects = [folder / f"{file.stem}.o" for file in sources]
-    common = [
-        COMPILER,
-        *flags("extra_compile_args"),
-        *contraction([COMPILER]),
-        "-fPIC",
-        f'-DHG_SOURCES="{fingerprint()}"',
-        *more,
-    ]
-
-    def compiled(source, target):
-        subprocess.run([*common, "-c", source, "-o", target], check=True)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(compiled, sources, objects))
-    result = folder / "aarch64.so"
-    subprocess.run([COMPILER, "-shared", *objects, *flags("extra_link_args"), "-o", result], check=True)
+    compile_flags = [*flags("extra_compile_args"), *contraction([COMPILER]), "-fPIC", *more]
+    command = [COMPILER, *compile_flags, f'-DHG_SOURCES="{fingerprint()}"']
+    result = linked(command, sources, folder / "aarch64.so", [COMPILER, "-shared", *flags("extra_link_args")])
     driver = [COMPILER, "-std=gnu11", "-O2", "-Wall", "-Wextra", DRIVER, "-o", folder / "emulated"]
     subprocess.run([*driver, "-rdynamic", "-ldl", "-pthread"], check=True)
     return result

@@ -53,6 +53,19 @@ def runtime(compiler="gcc"):
     return " ".join(found)
 
 
+def linked(command, sources, result, link):
+    """Compile the sources into the folder of `result`, one on each core, and link them; returns the library's path."""
+    objects = [result.with_name(f"{file.stem}.o") for file in sources]
+
+    def compiled(source, target):
+        subprocess.run([*command, "-c", source, "-o", target], check=True)
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(compiled, sources, objects))
+    subprocess.run([link[0], *objects, *link[1:], "-o", result], check=True)
+    return result
+
+
 def build(folder, compiler="gcc"):
     """Compile the library into `folder`, a source on each core; returns its path."""
     others = [name for name in VECTOR_PATHS if name not in paths()]
@@ -62,17 +75,8 @@ def build(folder, compiler="gcc"):
     sources = [file for file in NATIVE.glob("*.c") if file.stem not in {f"path_{name}" for name in others}]
     # The largest first.
     sources = sorted(sources, key=lambda file: not file.stem.startswith("path_")) + [folder / "empty.c"]
-    objects = [folder / f"{file.stem}.o" for file in sources]
-
-    def compiled(source, target):
-        command = [compiler, *FLAGS, *SANITIZERS, "-I", NATIVE, "-c", source, "-o", target]
-        subprocess.run(command, check=True)
-
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        list(pool.map(compiled, sources, objects))
-    result = folder / "sanitized.so"
-    subprocess.run([compiler, "-shared", "-fopenmp", *SANITIZERS, *objects, "-o", result, "-lm"], check=True)
-    return result
+    command, link = [compiler, *FLAGS, *SANITIZERS, "-I", NATIVE], [compiler, "-shared", "-fopenmp", *SANITIZERS]
+    return linked(command, sources, folder / "sanitized.so", [*link, "-lm"])
 
 
 def serve():

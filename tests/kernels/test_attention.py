@@ -33,7 +33,6 @@ class Case:
     a_src: torch.Tensor
     a_dst: torch.Tensor
     gy: torch.Tensor
-    edge: torch.Tensor | None
     dst_ids: torch.Tensor
     src_ids: torch.Tensor
     rate: float = 0.0
@@ -56,7 +55,7 @@ class Case:
         return (self.rate, KEY, self.dst_ids, self.src_ids) if self.rate else None
 
 
-def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0, edge=False, rate=0.0):
+def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0, rate=0.0):
     random = np.random.default_rng(seed)
     dst, src = kernel_oracle.edges(num_dst, num_src, edges, random)
     copy = np.zeros(len(dst), np.int64)
@@ -79,7 +78,6 @@ def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0
         scale * normal(num_src, heads),
         scale * normal(num_dst, heads),
         normal(num_dst, heads * width),
-        normal(len(dst), heads) if edge else None,
         ids[:num_dst],
         ids[num_dst:],
         rate,
@@ -87,30 +85,28 @@ def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0
 
 
 def expected(case, shared=False):
-    """y (before the heads are averaged), lse, and the gradients of z, a_src, a_dst and the edge term; all float64.
+    """y (before the heads are averaged), lse, and the gradients of z, a_src and a_dst; all float64.
 
     With `shared` the layer's result is the mean over heads, and its gradient is the first head's width of case.gy.
     """
-    term = torch.zeros(len(case.dst), case.heads) if case.edge is None else case.edge
-    leaves = case.z, case.a_src, case.a_dst, term
-    z, a_src, a_dst, edge = (leaf.to(torch.float64).clone().requires_grad_() for leaf in leaves)
+    z, a_src, a_dst = (leaf.clone().requires_grad_() for leaf in (case.z, case.a_src, case.a_dst))
     dst, src = torch.from_numpy(case.dst), torch.from_numpy(case.src)
-    logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src] + edge, SLOPE)
+    logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], SLOPE)
     y, lse = kernel_oracle.attend(logit, z[src].unflatten(1, (case.heads, case.width)), dst, len(a_dst), case.mask())
     if shared:
         (y.unflatten(1, (case.heads, -1)).mean(1) * case.gy[:, : case.width]).sum().backward()
     else:
         (y * case.gy).sum().backward()
-    return y.detach(), lse.detach(), z.grad, a_src.grad, a_dst.grad, edge.grad
+    return y.detach(), lse.detach(), z.grad, a_src.grad, a_dst.grad
 
 
 def blocks_of(rows, columns, bounds, hypersparse, num_rows):
-    """(edges, indptr, indices, stored rows, columns) of each range of columns; edges are numbers in the whole graph."""
+    """(indptr, indices, stored rows, columns) of each range of columns."""
     for low, high in zip(bounds[:-1], bounds[1:]):
         edges = np.flatnonzero((columns >= low) & (columns < high))
         edges = edges[np.lexsort((edges, columns[edges], rows[edges]))]
         indptr, listed = kernel_oracle.stored(rows[edges], num_rows, hypersparse)
-        yield edges, indptr, torch.from_numpy((columns[edges] - low).astype(np.int32)), listed, slice(low, high)
+        yield indptr, torch.from_numpy((columns[edges] - low).astype(np.int32)), listed, slice(low, high)
 
 
 def spread(tensor, dtype, gap=3):
@@ -134,7 +130,7 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
     for tensor in (y, running_max, denominator) if complete else ():
         tensor.fill_(torch.nan)
     a_dst, source = spread(case.a_dst, dtype), spread(torch.cat([case.z, case.a_src], 1), dtype)
-    for edges, indptr, indices, rows, columns in list(
+    for indptr, indices, rows, columns in list(
         blocks_of(case.dst, case.src, bounds_of(n_src, pieces), hypersparse, n_dst)
     )[::order]:
         dropout = case.dropout()
@@ -149,7 +145,6 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
             heads=case.heads,
             slope=SLOPE,
             rows=rows,
-            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
             dropout=dropout and (*dropout[:3], dropout[3][columns]),
             complete=complete,
             bias=bias if complete else None,
@@ -175,11 +170,7 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
     if complete == "in place":
         gz, ga_src = own[:, : heads * case.width], own[:, heads * case.width :]
     ga_dst = spread(torch.zeros(n_dst, heads), dtype)
-    g_edge = None if case.edge is None else torch.full((len(case.dst), heads), torch.nan, dtype=dtype)
-    for edges, indptr, indices, rows, columns in blocks_of(
-        case.src, case.dst, bounds_of(n_dst, pieces), hypersparse, n_src
-    ):
-        g_block = None if g_edge is None else torch.full((len(edges), heads), torch.nan, dtype=dtype)
+    for indptr, indices, rows, columns in blocks_of(case.src, case.dst, bounds_of(n_dst, pieces), hypersparse, n_src):
         dropout = case.dropout()
         front.attend_backward(
             gz,
@@ -193,15 +184,11 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
             slope=SLOPE,
             shared=shared,
             rows=rows,
-            edge_term=None if case.edge is None else case.edge[edges].to(dtype),
-            g_edge_term=g_block,
             dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]),
             complete=bool(complete),
             bias=bias,
         )
-        if g_edge is not None:
-            g_edge[edges] = g_block
-    return gz, ga_src, ga_dst, g_edge
+    return gz, ga_src, ga_dst
 
 
 def assert_close(actual, wanted, dtype, what, factor=1.0):
@@ -220,24 +207,23 @@ def check(case, dtype, pieces=1, hypersparse=False, shared=False, order=1, facto
     assert_close(found_y, y, dtype, "y", factor)
     assert_close(found_lse, lse, dtype, "lse", factor)
     found = backward(case, y, lse, dtype, pieces, hypersparse, shared)
-    for name, one, other in zip(("gz", "ga_src", "ga_dst", "g_edge"), found, gradients):
-        if one is not None:
-            assert_close(one, other, dtype, name, factor)
+    for name, one, other in zip(("gz", "ga_src", "ga_dst"), found, gradients):
+        assert_close(one, other, dtype, name, factor)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
 def test_all_shapes(kernels, heads, width, dtype):
-    check(make_case(heads, width, edge=True, rate=0.4), dtype)
+    check(make_case(heads, width, rate=0.4), dtype)
     check(make_case(heads, width, seed=1), dtype, pieces=3, hypersparse=True)
-    check(make_case(heads, width, edge=True, rate=0.3), dtype, pieces=3, hypersparse=True, shared=True)
+    check(make_case(heads, width, rate=0.3), dtype, pieces=3, hypersparse=True, shared=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", [(4, 64), (3, 5), (1, 40)])
 def test_a_complete_block_is_begun_and_ended_in_one_pass(kernels, threads, heads, width, dtype):
     """To the same bits as step by step; rows without edges are the bias."""
-    empty = make_case(heads, width, edges=400, edge=True, rate=0.3)
+    empty = make_case(heads, width, edges=400, rate=0.3)
     for case in (empty, big(heads=heads, width=width)):
         bias = torch.linspace(-1, 1, heads * width, dtype=dtype)
         y, lse = forward(case, dtype, bias=bias)
@@ -254,7 +240,7 @@ def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_
 ):
     """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and
     with one thread each chunk is a wave of its own."""
-    cases = [make_case(heads, width, edges=400, edge=True, rate=0.3)]
+    cases = [make_case(heads, width, edges=400, rate=0.3)]
     if how == "in place" and dtype == torch.float32:
         cases.append(big(heads=heads, width=width))
     for case in cases:
@@ -276,7 +262,7 @@ def test_gradients_in_place_of_complete_hubs_that_take_several_waves(kernels, th
     wanted = backward(case, y, lse, torch.float64)
     found = backward(case, y, lse, torch.float64, complete="in place")
     assert wanted[0][:num_hubs].abs().min() > 0
-    assert all(torch.equal(one, other) for one, other in zip(found[:3], wanted[:3]))
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted))
 
 
 def test_a_complete_hub_that_takes_several_waves(kernels):
@@ -308,7 +294,7 @@ def test_logits_of_thousands(kernels):
     case = make_case(4, 8, scale=1e4)
     check(case, torch.float64, pieces=3, factor=1e3)
     y, lse, *gradients = expected(case)
-    found = *forward(case, torch.float32, 3), *backward(case, y, lse, torch.float32, 3)[:3]
+    found = *forward(case, torch.float32, 3), *backward(case, y, lse, torch.float32, 3)
     for one, other in zip(found, (y, lse, *gradients)):
         assert_close(one, other, torch.float32, "large logits", factor=2e3)
 
@@ -321,8 +307,8 @@ def test_other_slopes(kernels, monkeypatch, slope, dtype):
     monkeypatch.setattr(sys.modules[__name__], "SLOPE", slope)
     for heads, width in SHAPES[:8]:
         for edges in (1, 150, 1200):
-            case = make_case(heads, width, edges=edges, edge=True, rate=0.3)
-            case.a_dst[:5], case.a_src[::3], case.edge[::7] = -0.0, -0.0, -0.0
+            case = make_case(heads, width, edges=edges, rate=0.3)
+            case.a_dst[:5], case.a_src[::3] = -0.0, -0.0
             case.a_src[1::3] -= 3
             check(case, dtype, pieces=2, factor=10)  # sums of more and of larger numbers than elsewhere
 
@@ -348,7 +334,7 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
             front.elu_gradient(sent, sent, None, y[:, h * width : (h + 1) * width], dots[:, h : h + 1])
     else:
         front.elu_gradient(sent, sent, None, y, dots, bias=bias, scaled=True)
-    return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)[:3]
+    return backward(case, y, lse, dtype, pieces, shared=shared, remote=remote, bias=bias)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
@@ -389,14 +375,8 @@ def test_edges_that_outweigh_all_others_together(kernels, heads, width, scale):
         assert (one.double() - other).abs().max() <= 1e-5 * scale
 
 
-def test_every_weight_dropped(kernels):
-    case = make_case(4, 8, rate=1.0)
-    case.mask = lambda: torch.zeros(len(case.dst), 4, dtype=torch.float64)
-    check(case, torch.float64)
-
-
 def big(seed=0, heads=4, width=12):
-    case = make_case(heads, width, 2500, 2500, edges=40000, seed=seed, edge=True, rate=0.1)
+    case = make_case(heads, width, 2500, 2500, edges=40000, seed=seed, rate=0.1)
     hub = np.repeat([[7, 9]], 9000, 0)  # an edge 9000 times over: a hub both ways
     hub[::2, 0], hub[1::2, 1] = np.arange(4500) % 2500, np.arange(4500) % 2500
     dst, src = np.append(case.dst, hub[:, 0]), np.append(case.src, hub[:, 1])
@@ -404,7 +384,6 @@ def big(seed=0, heads=4, width=12):
     src[20000:30000] = 13
     order = np.lexsort((src, dst))
     case.dst, case.src = dst[order], src[order]
-    case.edge = torch.randn(len(dst), heads, dtype=torch.float64)
     return case
 
 
@@ -413,7 +392,6 @@ def test_what_a_table_does_not_know_is_refused():
     y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
     rows = torch.zeros(2, dtype=torch.int32)
     for more, message in (
-        ({"dropout": 0.5}, "dropout: expected None or"),
         ({"complete": True, "rows": rows}, "complete: expected no rows with it"),
         ({"bias": torch.zeros(6)}, "bias: expected complete with it"),
     ):

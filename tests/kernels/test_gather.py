@@ -6,7 +6,7 @@ import pytest
 import torch
 from kernel_oracle import block
 
-from hpcgnn.kernels import gather
+from hpcgnn.kernels import gather, gather_largest
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-14, torch.bfloat16: 2**-8}
 
@@ -140,6 +140,13 @@ def test_not_a_number_and_infinity_pass_through(kernels):
         y = torch.zeros(2, width, dtype=dtype)
         gather(y, x, torch.tensor([0, 1, 2]), torch.tensor([0, 1], dtype=torch.int32))
         assert torch.equal(y.isnan(), x.isnan()) and torch.equal(y.isinf(), x.isinf())
+
+
+def test_the_largest_is_not_a_number_where_one_is_not(kernels):
+    x = torch.tensor([[1.0], [torch.nan], [2.0]])
+    y, count = torch.full((1, 1), -torch.inf), torch.zeros(1, 1)
+    gather_largest(y, count, x, torch.tensor([0, 3]), torch.arange(3, dtype=torch.int32))
+    assert y.isnan().all()
 
 
 @pytest.mark.parametrize(

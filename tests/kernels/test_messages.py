@@ -72,7 +72,7 @@ def found(case, moments, relu, dtype, pieces=1, moved=None):
     """The same by the kernels, over some blocks of columns."""
     x, weight, bias = (None if t is None else t.detach() for t in case.leaves(dtype))
     n, width, gy = len(case.gy[moments]), x.shape[1], case.gy[moments].to(dtype)
-    how = front.RowMessages(moments, relu, weight, bias, case.edge.to(dtype))
+    how = front.RowMessages(moments, relu, bias, weight=weight, edge=case.edge.to(dtype))
     y, number = x.new_zeros(n, how.columns * width), torch.zeros(n, dtype=torch.int64)
     counts = x.new_zeros(n, 2 * width)
     if moments:
@@ -82,9 +82,11 @@ def found(case, moments, relu, dtype, pieces=1, moved=None):
         chosen = case.src % pieces == k
         indptr, rows = kernel_oracle.stored(case.dst[chosen].numpy(), n, pieces > 1)
         places = case.places[chosen].to(torch.int32 if k else torch.int64)
-        blocks.append((how.at(places), indptr, case.src[chosen].int().contiguous(), rows))
-    for of_block, *block in blocks:
-        front.message_forward(of_block, y, (counts, number) if moments else None, x, *block)
+        of_block = {"indptr": indptr, "indices": case.src[chosen].int().contiguous(), "rows": rows}
+        blocks.append(how.at(places).given(x) | of_block)
+    sums = {"counts": counts, "numbers": number} if moments else {}
+    for block in blocks:
+        front.message_forward(y=y, **sums, **block)
     gradient = gy
     if moments:
         y = finished(y, number, width)
@@ -94,10 +96,9 @@ def found(case, moments, relu, dtype, pieces=1, moved=None):
         apart = torch.where(number[:, None] > 0, spread / (y[:, 3 * width :] * count), 0)
         gradient = torch.cat([mean / count, top / tops, low / lows, apart], 1)
     g_x, g_map = torch.zeros_like(x), x.new_zeros((0 if weight is None else len(weight)) + 1, width)
-    for of_block, *block in blocks:
-        returns = None if moved is None else moved[block[1].long()].contiguous()
-        stored = dict(zip(("indptr", "indices", "rows"), block, strict=False))
-        front.message_backward(of_block, (g_x, g_map), (y, gradient.contiguous()), x, **stored, returns=returns)
+    for block in blocks:
+        returns = None if moved is None else moved[block["indices"].long()].contiguous()
+        front.message_backward(y=y, gradient=gradient.contiguous(), g_x=g_x, g_map=g_map, returns=returns, **block)
     return [y, g_x, *((g_map[:-1], g_map[-1]) if weight is not None else ())]
 
 

@@ -43,9 +43,8 @@ class Case:
         dropout = (self.rate, KEY, *self.ids) if self.rate else None
         edge = self.edge if self.mixed or self.edge is None else self.edge.to(dtype)
         weight = None if self.weight is None else self.weight.to(dtype)
-        return front.RowScores(
-            self.heads, None if flat is None else flat.to(dtype), SLOPE, dropout, weight, edge, mixed=self.mixed
-        )
+        flat = None if flat is None else flat.to(dtype)
+        return front.RowScores(self.heads, flat, SLOPE, dropout, self.mixed, weight=weight, edge=edge)
 
     @property
     def places(self):
@@ -112,10 +111,10 @@ def expected(case):
 
 
 def block(case, chosen, hypersparse):
-    """(indptr, indices, rows) of some edges, and the places of their data, of either type."""
+    """{indptr, indices, rows} of some edges, and the places of their data, of either type."""
     indptr, rows = kernel_oracle.stored(case.dst[chosen].numpy(), len(case.x), hypersparse)
     places = None if case.edge is None else case.places[chosen].to(torch.int32 if hypersparse else torch.int64)
-    return indptr, case.src[chosen].int().contiguous(), rows, places
+    return {"indptr": indptr, "indices": case.src[chosen].int().contiguous(), "rows": rows}, places
 
 
 def found(case, dtype, pieces=1, moved=None):
@@ -124,22 +123,20 @@ def found(case, dtype, pieces=1, moved=None):
     flat = None if case.attention is None else case.attention.to(dtype)
     scores, n = case.scores(dtype, flat), len(x)
     blocks = [block(case, case.src % pieces == k, pieces > 1) for k in range(pieces)]
-    sums = torch.zeros_like(gy), x.new_full((n, case.heads), -torch.inf), x.new_zeros(n, case.heads)
-    for indptr, indices, rows, places in blocks:
-        front.score_forward(scores.at(places), sums, x, source, indptr, indices, rows)
-    y, top, total = sums
+    y, top, total = torch.zeros_like(gy), x.new_full((n, case.heads), -torch.inf), x.new_zeros(n, case.heads)
+    given = [scores.at(places).given(source) | of_block for of_block, places in blocks]
+    for each in given:
+        front.score_forward(x=x, y=y, running_max=top, denominator=total, **each)
     share = torch.empty_like(total)
     front.attend_finish(y, top, total, top, None, share)
-    g_x, g_source = torch.zeros_like(x), torch.zeros_like(source)
-    g_attention, g_weight = (None if t is None else torch.zeros_like(t) for t in (flat, scores.weight))
-    gradients = g_x, g_source, g_attention, g_weight
-    for indptr, indices, rows, places in blocks:
-        returns = None if moved is None else moved[indices.long()].contiguous()
-        front.score_backward(
-            *(scores.at(places), gradients, (x, gy, y, top, share), source),
-            **{"indptr": indptr, "indices": indices, "rows": rows, "returns": returns},
-        )
-    return [y, *(t for t in gradients if t is not None)]
+    gradients = {"g_x": torch.zeros_like(x), "g_source": torch.zeros_like(source)}
+    for name, of in (("g_attention", flat), ("g_weight", scores.weight)):
+        gradients[name] = None if of is None else torch.zeros_like(of)
+    saved = {"x": x, "gy": gy, "y": y, "top": top, "share": share} | gradients
+    for each in given:
+        returns = None if moved is None else moved[each["indices"].long()].contiguous()
+        front.score_backward(**saved, **each, returns=returns)
+    return [y, *(t for t in gradients.values() if t is not None)]
 
 
 def check(case, dtype, tolerance, **how):
@@ -197,12 +194,12 @@ def test_returns_go_where_they_are_told(threads, kind):
 
 def test_what_a_table_does_not_know_is_refused():
     case = make_case("sum", 2, 3)
-    scores, x = case.scores(torch.float64, case.attention), case.x
+    scores = case.scores(torch.float64, case.attention)
     of_edges = make_case("sum of edges", 2, 3).scores(torch.float64, case.attention)
     for changed, message in (
         (of_edges, "edge, places: expected"),
-        (replace(scores, heads=4), "source: expected a positive multiple of 4 heads"),
-        (replace(scores, attention=None), "source: expected a positive multiple of 2 heads"),
+        (replace(scores, heads=4), "source: expected a multiple of 4 heads"),
+        (replace(scores, attention=None), "source: expected a multiple of 2 heads"),
     ):
         with pytest.raises(ValueError, match=message):
-            front.score_forward(changed, (x, x, x), x, case.source, *block(case, slice(None), False)[:2])
+            changed.given(case.source)

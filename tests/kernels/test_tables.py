@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hpcgnn.kernels
-from hpcgnn.kernels import library
+from hpcgnn.kernels import column_sums, library, norm_gradient_sums
 from hpcgnn.kernels.kernel import BELONGING, DTYPES, Kernel, _entry
 
 NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
@@ -16,8 +16,9 @@ MODULES = [importlib.import_module(f"hpcgnn.kernels.{name}") for name in NAMES]
 KERNELS = {id(each): each for module in MODULES for each in vars(module).values() if isinstance(each, Kernel)}
 IDS = [f"{each.name}-{k}" for k, each in enumerate(KERNELS.values())]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=IDS)
-# Products of other types and of the baseline are torch's alone (test_multiply.py).
-IN_TORCH = [each for each in KERNELS.values() if each._body is not None and each.name != "multiply"]
+# Products of other types and of the baseline are torch's alone (test_multiply.py, test_projection.py).
+PRODUCTS = ("multiply", "project", "project_backward")
+IN_TORCH = [each for each in KERNELS.values() if each._body is not None and each.name not in PRODUCTS]
 every_kernel_of_torch = pytest.mark.parametrize("kernel", IN_TORCH, ids=[each.name for each in IN_TORCH])
 #: Of what is summed in another order, or by another exponential.
 NEAR = {torch.float64: 1e-14, torch.float32: 4e-6, torch.bfloat16: 2.0**-6}
@@ -26,11 +27,10 @@ VALUES = {
     "threshold": 1 << 31,
     "scale": 2.0,
     "slope": 0.2,
-    "ends": 0,
     "heads": 2,
     "of_gy": 2,
 }
-VALUES |= {"shared": False, "weight_bytes": 4, "edge_bytes": 4, "place_bytes": 4, "tile": 16, "first": 0, "score": 1}
+VALUES |= {"shared": False, "tile": 16, "first": 0, "score": 1}
 VALUES |= {"times": 1, "relu": False, "reduce": 0}
 #: Kernels that round as torch does.
 EXACT = {
@@ -61,12 +61,10 @@ class Given:
             "one": 1,
             "edges": 5 * count,
             "entries": 5 * count,
-            "capacity": 5 * count,
         }
         self.sizes |= {
             "num_indices": 5 * count,
             "depth": 7,
-            "blocks": -(-width // 256),
             "own_width": 2 * width,
             "streamed": width,
         }
@@ -88,21 +86,14 @@ class Given:
                 value is ... or name == "heads" or (name in ("threshold", "key", "scale") and optional)
             ):
                 self.arguments[name] = VALUES.get(name, self.sizes.get(name, count))
-        if "weight_bytes" in self.arguments:
-            self.arguments["weight_bytes"] = dtype.itemsize
 
-    def length(self, terms):
-        heads = {"heads": 2, "of_gy": 2, "times": 1}
-        total = 0
-        for names, factor in terms.items():
-            for name in names:
-                factor *= heads.get(name, self.sizes.get(name, self.count))
-            total += factor
-        return total
+    def length(self, size):
+        known = dict.fromkeys(re.findall("[a-z_]+", size), self.count) | self.sizes
+        return eval(size, known | {"heads": 2, "of_gy": 2, "times": 1})
 
     def tensor(self, entry):
-        shape, dtype, name = [self.length(terms) for _, terms in entry.sizes], self.dtypes[entry.name], entry.name
-        if name in ("indptr", "kept_indptr"):
+        shape, dtype, name = [self.length(size) for size in entry.sizes], self.dtypes[entry.name], entry.name
+        if name == "indptr":
             below = (self.sizes["edges"] - self.before) // (10 if self.hub else 1) + 1
             inner = torch.randint(below, (shape[0] - 2,) if shape[0] > 1 else (0,), generator=self.draw)
             # A slice of a longer one: edges keep their numbers.
@@ -130,9 +121,9 @@ class Given:
         self.around[name] = wide
         return inside
 
-    def run(self):
+    def run(self, compiled=True):
         """(the result, all tensors with what lies beside them) of a call."""
-        result = self.kernel(**self.arguments)
+        result = self.kernel(**self.arguments, compiled=compiled)
         return result, {name: self.around.get(name, self.arguments[name]) for name in self.dtypes}
 
 
@@ -195,12 +186,20 @@ def test_no_bit_depends_on_the_number_of_threads(kernel, set_threads):
         assert all(torch.equal(tensor, other[name]) for other in found[1:]), name
 
 
+@pytest.mark.parametrize("kernel", [column_sums, norm_gradient_sums], ids=lambda kernel: kernel.name)
+def test_more_rows_than_the_shares_that_are_added_at_a_time(kernel):
+    (_, found), (_, right) = (
+        Given(kernel, torch.float32, 3, 512 * 256 + 5).run(compiled=each) for each in (True, False)
+    )
+    torch.testing.assert_close(found["sums"], right["sums"], rtol=1e-6, atol=0.1)
+
+
 @every_kernel
 def test_what_the_table_does_not_allow_is_refused(kernel):
     """Of each tensor: another object, device, dtype, number of dimensions, and layout; and sizes that disagree."""
     given = Given(kernel, torch.float32, 6)
     kernel.check(**given.arguments)
-    shared = [name for entry in given.entries for _, terms in entry.sizes for names in terms for name in names]
+    shared = [name for entry in given.entries for size in entry.sizes for name in re.findall("[a-z_]+", size)]
     for entry in given.entries:
         tensor = given.arguments[entry.name]
         wrong = [tensor.numpy(), tensor.to("meta"), tensor.to(torch.complex64), tensor[None]]
@@ -211,7 +210,7 @@ def test_what_the_table_does_not_allow_is_refused(kernel):
         for other in wrong:
             with pytest.raises(ValueError, match=f"^{entry.name}: expected"):
                 kernel.check(**given.arguments | {entry.name: other})
-        names = [name for names in entry.sizes[0][1] for name in names]
+        names = re.findall("[a-z_]+", entry.sizes[0])
         if any(shared.count(name) > 1 or name in kernel.table for name in names):
             with pytest.raises(ValueError, match="expected"):
                 kernel.check(**given.arguments | {entry.name: torch.cat([tensor, tensor[:1]])})

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn import kernels
+from hpcgnn.extras.edge_dropout.kernel import Columns, drop_edges
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph
 
@@ -108,7 +108,7 @@ class _Direction:
         """Write the blocks of remaining edges, and the degrees; or these alone."""
         self._degree.zero_()
         for block, left, ids in self.blocks:
-            room = kernels.Columns(left.indices, left.weight, left.edge) if copies else None
+            room = Columns(left.indices, left.weight, left.edge) if copies else None
             count = self._drop(block, ids, key, self._rate, left.indptr, room)
             assert room is None or count <= len(left.indices), "more edges are left than any draw leaves"
 
@@ -119,11 +119,11 @@ class _Direction:
         key: int,
         rate: float,
         indptr: torch.Tensor,
-        room: kernels.Columns | None,
+        room: Columns | None,
     ) -> int:
-        columns = kernels.Columns(block.indices, block.weight, block.edge)
+        columns = Columns(block.indices, block.weight, block.edge)
         stored = {"indptr": block.indptr, "rows": block.rows, "kept_indptr": indptr, "degree": self._degree}
-        return kernels.drop_edges(columns, room, self._ends, key, rate, row_ids=self._rows, column_ids=ids, **stored)
+        return drop_edges(columns, room, self._ends, key, rate, row_ids=self._rows, column_ids=ids, **stored)
 
     def _room(self, block: Block, ids: torch.Tensor) -> Block:
         """An empty Block for the remaining edges of a block."""

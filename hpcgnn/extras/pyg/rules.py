@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.nn.graph import Graph
-from hpcgnn.ops.additive_attention import AttentionShape
+from hpcgnn.ops.additive_attention import Attending, AttentionShape
 
 
 class Columns:
@@ -85,7 +85,8 @@ def _gat(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> tor
     p = layer.dropout if layer.training else 0.0
     if edge_attr is None:
         shape = AttentionShape(layer.heads, layer.out_channels, layer.negative_slope, False)
-        return graph.attend(torch.cat([z.flatten(1), ahead, behind], 1), shape, number, p).view_as(z)
+        projected = torch.cat([z.flatten(1), ahead, behind], 1)
+        return graph.attention_layer(projected, None, Attending(shape, p=p), number).view_as(z)
 
     def message(rows: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         each = layer.lin_edge(rows["e"]).view(-1, layer.heads, layer.out_channels)

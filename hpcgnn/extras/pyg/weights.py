@@ -130,8 +130,6 @@ class ForeignLayers(Library):
             return f"the graph's edges have weights, which {library}'s layer takes no mean or sum by"
         if weighted and dgl and name == "gcn":
             return "the graph's edges have weights, which DGL's GraphConv leaves out of its degrees"
-        if spec.edge_term != "none" and name == "gat":
-            return f"--edge-term {spec.edge_term} adds a coefficient to the logits, which {library}'s GATConv does not"
         if spec.edge_features:
             return f"the model reads features of edges, for which no layer of {library} is filled"
         if config.data.self_loops == "add" and name in ("sage", "gin", "rgcn", "transformer"):

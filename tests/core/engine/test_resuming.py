@@ -56,7 +56,7 @@ def test_what_changes_is_said_in_one_line(begun):
 
 
 def test_a_run_of_before_goes_on_as_it_was(begun):
-    """Its config.toml does not know the ways to send less."""
+    """Its config.toml does not know of ways to send less."""
     before = {"halo": "rows", "intra_node": "messages"}
     lines = (begun / "config.toml").read_text().splitlines(keepends=True)
     kept = [line for line in lines if line.split(" = ")[0] not in before]

@@ -86,7 +86,7 @@ def test_outputs_and_gradients_are_those_of_the_graph_that_is_left(comm, files, 
 
 OTHERS = {
     "appnp": (UNDIRECTED, {"hops": 3}),
-    "gat, weights": (DIRECTED, {"model": "gat", "heads": 2, "edge_term": "weight"}),
+    "gat": (DIRECTED, {"heads": 2}),
     "transformer": (UNDIRECTED, {"heads": 2, "attention_dropout": 0.3}),
     "sage": (DIRECTED, {"aggregator": "pool"}),
 }

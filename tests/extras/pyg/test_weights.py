@@ -200,7 +200,6 @@ def test_export_says_why_not(graphs):
         ("dgl", {"model": "sage", "aggregator": "max"}, plain, "keep", "--aggregator max"),
         ("pyg", {"model": "sage", "aggregator": "pool"}, plain, "keep", "--aggregator pool"),
         ("pyg", {"model": "gin"}, weighted, "keep", "weights"),
-        ("pyg", {"model": "gat", "edge_term": "weight"}, weighted, "add", "--edge-term weight"),
         ("pyg", {"model": "rgcn"}, plain, "add", "self loops"),
         ("dgl", {"model": "gatv2"}, plain, "add", "no layer"),
         ("pyg", {"model": "pna"}, plain, "keep", "no layer"),

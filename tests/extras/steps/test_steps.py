@@ -67,7 +67,7 @@ def losses(trainer):
     "name, options",
     [
         ("undirected", {"model": "sage"}),
-        ("directed multi-label", {"model": "gat", "heads": 2, "attention_dropout": 0.2, "edge_term": "weight"}),
+        ("directed multi-label", {"model": "gat", "heads": 2, "attention_dropout": 0.2}),
     ],
     ids=str,
 )

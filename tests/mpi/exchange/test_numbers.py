@@ -14,7 +14,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import whole
 from ..small import stored
-from ..training import NODES, build_trainer, configure
+from ..training import NODES, build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -81,9 +81,10 @@ def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path)
         np.testing.assert_array_equal(result / 2.0**-140, np.repeat(degrees[:, None], 40, 1))
 
 
-def test_more_edges_than_an_int_counts_and_more_nodes_than_a_rank_can_number(comm, paths, monkeypatch):
+def test_more_edges_than_an_int_counts_and_more_nodes_than_a_rank_can_number(comm, session_path, monkeypatch):
     """With the limit lowered below the edges of a rank their places take 64 bits, and nothing else changes."""
-    config = configure(paths["directed multi-label"], model="gat", heads=2, edge_term="weight")
+    path = generated(comm, session_path / "numbers.h5", nodes=NODES, edge_types=3)
+    config = configure(path, model="rgcn")
     losses, parameters = trained(comm, config)
     monkeypatch.setattr(ownership, "MOST_INT32", NODES)
     again, parameters_again = trained(comm, config)

@@ -38,98 +38,48 @@ def kaiming(fan_in):
 
 HALVES = glorot(HEADS, WIDTH)
 JOINED = glorot(IN, HEADS * WIDTH)
-#: kind -> (its layer, [(parameter, PyG's bound)] in the order of the draws).
+#: kind -> (its layer, [(parameter, the bound of its draws)] in their order); all others are zero.
 LAYERS = {
-    "linear": (
-        lambda: Linear(IN, OUT),
-        [("weight", kaiming(IN)), ("bias", kaiming(IN))],
-    ),
-    "gcn": (lambda: GCNConv(IN, OUT), [("linear.weight", glorot(IN, OUT))]),
+    "linear": (lambda: Linear(IN, OUT), {"weight": kaiming(IN), "bias": kaiming(IN)}),
+    "gcn": (lambda: GCNConv(IN, OUT), {"linear.weight": glorot(IN, OUT)}),
     "sage": (
         lambda: SAGEConv(IN, OUT),
-        [
-            ("neighbour.weight", kaiming(IN)),
-            ("own.weight", kaiming(IN)),
-            ("own.bias", kaiming(IN)),
-        ],
+        dict.fromkeys(("neighbour.weight", "own.weight", "own.bias"), kaiming(IN)),
     ),
     "sage, pool": (
         lambda: SAGEPoolConv(IN, OUT),
-        [
-            ("neighbour.weight", kaiming(OUT)),
-            ("own.weight", kaiming(IN)),
-            ("pool.weight", kaiming(IN)),
-            ("own.bias", kaiming(IN)),
-            ("pool.bias", kaiming(IN)),
-        ],
+        {"neighbour.weight": kaiming(OUT)}
+        | dict.fromkeys(("own.weight", "pool.weight", "own.bias", "pool.bias"), kaiming(IN)),
     ),
     "gin": (
         lambda: GINConv(IN, OUT),
-        [
-            ("first.weight", kaiming(IN)),
-            ("second.weight", kaiming(OUT)),
-            ("first.bias", kaiming(IN)),
-            ("second.bias", kaiming(OUT)),
-        ],
+        {"first.weight": kaiming(IN), "second.weight": kaiming(OUT)}
+        | {"first.bias": kaiming(IN), "second.bias": kaiming(OUT)},
     ),
-    "sgc": (
-        lambda: SGCConv(IN, OUT, 2),
-        [("linear.weight", kaiming(IN)), ("linear.bias", kaiming(IN))],
-    ),
-    "gat": (
-        lambda: GATConv(IN, WIDTH, HEADS),
-        [
-            ("att_src", HALVES),
-            ("att_dst", HALVES),
-            ("linear.weight", JOINED),
-        ],
-    ),
+    "sgc": (lambda: SGCConv(IN, OUT, 2), {"linear.weight": kaiming(IN), "linear.bias": kaiming(IN)}),
+    "gat": (lambda: GATConv(IN, WIDTH, HEADS), {"att_src": HALVES, "att_dst": HALVES, "linear.weight": JOINED}),
     "gatv2": (
         lambda: GATv2Conv(IN, WIDTH, HEADS),
-        [
-            ("attention", HALVES),
-            ("source.weight", JOINED),
-            ("target.weight", JOINED),
-            ("source.bias", kaiming(IN)),
-            ("target.bias", kaiming(IN)),
-        ],
+        {"attention": HALVES, "source.weight": JOINED, "target.weight": JOINED}
+        | {"source.bias": kaiming(IN), "target.bias": kaiming(IN)},
     ),
     "transformer": (
         lambda: TransformerConv(IN, WIDTH, HEADS, False, ATTENTIVE),
-        [
-            ("query.weight", kaiming(IN)),
-            ("key_value.weight", kaiming(IN)),
-            ("own.weight", kaiming(IN)),
-            ("query.bias", kaiming(IN)),
-            ("key_value.bias", kaiming(IN)),
-            ("own.bias", kaiming(IN)),
-        ],
+        {f"{name}.{part}": kaiming(IN) for part in ("weight", "bias") for name in ("query", "key_value", "own")},
     ),
     "pna": (  # PyG joins the node's own row and 4 aggregates with 3 scalers each
         lambda: PNAConv(IN, OUT),
-        [
-            ("own.weight", kaiming(13 * IN)),
-            *((f"scaled.{scaler}.weight", kaiming(13 * IN)) for scaler in range(3)),
-            ("own.bias", kaiming(13 * IN)),
-        ],
+        dict.fromkeys(("own.weight", *(f"scaled.{k}.weight" for k in range(3)), "own.bias"), kaiming(13 * IN)),
     ),
     "rgcn": (
         lambda: RGCNConv(IN, OUT, TYPES, BASES),
-        [
-            *((f"bases.{basis}", glorot(IN, OUT)) for basis in range(BASES)),
-            ("coefficients", glorot(TYPES, BASES)),
-            ("own.weight", glorot(IN, OUT)),
-        ],
+        {f"bases.{basis}": glorot(IN, OUT) for basis in range(BASES)}
+        | {"coefficients": glorot(TYPES, BASES), "own.weight": glorot(IN, OUT)},
     ),
     "rgat": (
         lambda: RGATConv(IN, WIDTH, HEADS, False, ATTENTIVE),
-        [
-            *((f"bases.{basis}", JOINED) for basis in range(BASES)),
-            ("coefficients", glorot(TYPES, BASES)),
-            ("att_src", HALVES),
-            ("att_dst", HALVES),
-            ("own.weight", JOINED),
-        ],
+        {f"bases.{basis}": JOINED for basis in range(BASES)}
+        | {"coefficients": glorot(TYPES, BASES), "att_src": HALVES, "att_dst": HALVES, "own.weight": JOINED},
     ),
 }
 
@@ -153,26 +103,19 @@ def test_draws_and_bounds(kind):
     make, expected = LAYERS[kind]
     layer = make()
     initialise(layer, Randomness(SEED))
-    zeros = {name for name, parameter in layer.named_parameters() if not parameter.any()}
-    for number, (name, bound) in enumerate(expected):
-        parameter = parameter_of(layer, name)
-        torch.testing.assert_close(parameter.detach(), drawn(parameter.shape, number, bound), rtol=1e-6, atol=1e-9)
-    named = {name.rpartition(".")[0] if name.startswith("bases.") else name for name, *_ in expected}
-    assert zeros >= {name for name, _ in layer.named_parameters()} - named, "a parameter is drawn that nobody expects"
+    for number, (name, bound) in enumerate(expected.items()):
+        parameter = parameter_of(layer, name).detach()
+        torch.testing.assert_close(parameter, drawn(parameter.shape, number, bound), rtol=1e-6, atol=1e-9)
+    named = {name.rpartition(".")[0] if name.startswith("bases.") else name for name in expected}
+    for name, parameter in layer.named_parameters():
+        assert name in named or not parameter.any(), "a parameter is drawn that nobody expects"
 
 
 def test_a_run_begins_with_them_on_every_rank(comm, graph):
-    config = configure(graph, model="sage", layers=2, hidden=6, seed=SEED)
-    model = build_trainer(comm, config, "metis").model
-    layers = [(conv.neighbour.weight, conv.own.weight) for conv in model.convs]
-    weights = [weight for pair in layers for weight in pair]
-    biases = [conv.own.bias for conv in model.convs]
-    for number, weight in enumerate(weights):
-        torch.testing.assert_close(
-            weight.detach(), drawn(weight.shape, number, kaiming(len(weight))), rtol=1e-6, atol=1e-9
-        )
-    for number, bias in enumerate(biases, len(weights)):
-        bound = kaiming(len(weights[2 * (number - len(weights))]))
-        torch.testing.assert_close(bias.detach(), drawn(bias.shape, number, bound), rtol=1e-6, atol=1e-9)
+    model = build_trainer(comm, configure(graph, model="sage", layers=2, hidden=6, seed=SEED), "metis").model
+    weights = [weight for conv in model.convs for weight in (conv.neighbour.weight, conv.own.weight)]
+    biases = [(conv.own.bias, kaiming(conv.d_in)) for conv in model.convs]
+    for number, (each, bound) in enumerate([*((weight, kaiming(len(weight))) for weight in weights), *biases]):
+        torch.testing.assert_close(each.detach(), drawn(each.shape, number, bound), rtol=1e-6, atol=1e-9)
     mine = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
     assert all(other == mine for other in comm.allgather_object(mine))

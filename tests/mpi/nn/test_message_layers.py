@@ -23,7 +23,6 @@ from hpcgnn.nn.rgcn import RGATConv, RGCNConv
 from hpcgnn.nn.sage import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
-from hpcgnn.ops import additive_attention
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -35,8 +34,8 @@ from . import formulas
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
 SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
 LAYERS = {
-    "gat weights": lambda: GATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_term="weight", weighted=True), 0),
-    "gat types": lambda: GATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_term="type", edge_types=RELATIONS), 0),
+    "gat": lambda: GATConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
+    "gat averaged": lambda: GATConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
     "gatv2": lambda: GATv2Conv(D_IN, WIDTH, HEADS, False, SPEC, 0),
     "gatv2 averaged": lambda: GATv2Conv(D_IN, WIDTH, HEADS, True, SPEC, 0),
     "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
@@ -94,11 +93,8 @@ def right(name, p, x, edges):
     """The formula of a layer for parameters p (by name) and rows x (n, D_IN) of all nodes."""
     src, dst, weight, kinds, node_kinds = edges
     kind, average = name.split()[0], "averaged" in name
-    if kind == "gat":
-        term = p["terms"][kinds] if "types" in name else weight[:, None] * p["terms"]
-        return formulas.gat(p, x, src, dst, term, "types" in name)
-    if kind == "gatv2":
-        return formulas.gatv2(p, x, src, dst, average=average)
+    if kind in ("gat", "gatv2"):
+        return getattr(formulas, kind)(p, x, src, dst, average=average)
     if kind == "transformer":
         return formulas.transformer(p, x, src, dst, HEADS, average=average)
     if kind == "pna":
@@ -128,10 +124,7 @@ def right(name, p, x, edges):
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("file", ["undirected", "directed weighted"])
-def test_layer(comm, files, node, monkeypatch, file, name):
-    if name == "gat weights" and file == "undirected":
-        pytest.skip("this graph has no weights")
-    monkeypatch.setattr(additive_attention, "TILE_EDGES", 50)
+def test_layer(comm, files, node, file, name):
     looped, layer = "looped" in name, LAYERS[name]()
     edges = all_edges(files[file], looped)
     x, gy = formulas.drawn(layer, NODES, D_IN, HEADS * WIDTH)

@@ -7,6 +7,7 @@ import torch
 
 from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.gat import GATConv
+from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import combine
 
@@ -18,7 +19,6 @@ CASES = {
     "layer norm": {"norm": "layer", "dropout": 0.4},
     "residual": {"residual": True, "layers": 4},
     "one head at the end": {"out_heads": 1, "dropout": 0.4},
-    "edge weights": {"edge_term": "weight"},
     "narrow rows": {"halo_dtype": "bf16"},
 }
 
@@ -29,17 +29,13 @@ def one_by_one(self, graph, x):
         x = graph.dropout(torch.nn.functional.elu(x.keep()), x.activation.p, self.layer)
     per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
     halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
-    p = self.attention_dropout if self.training else 0.0
-    return (
-        graph.attend(x @ torch.cat([self.linear.weight, *halves], 1), self.shape, self.layer, p, self.terms) + self.bias
-    )
+    projected, how = x @ torch.cat([self.linear.weight, *halves], 1), Attending(self.shape, p=self.p)
+    return graph.attention_layer(projected, None, how, self.layer) + self.bias
 
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("graph", ["undirected", "directed multi-label"])
 def test_gat(comm, paths, graph, name, monkeypatch):
-    if "edge_term" in CASES[name] and graph == "undirected":
-        pytest.skip("this graph has no weights")
     options = {"model": "gat", "layers": 3, "hidden": 5, "heads": 2, "out_heads": 2, "precision": "fp64", **CASES[name]}
 
     def gradients():

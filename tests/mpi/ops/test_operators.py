@@ -1,6 +1,6 @@
 """Descriptions of operators, and what the halo policies make of them."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import graphs
 import numpy as np
@@ -24,31 +24,17 @@ from ..gathering import whole
 from ..small import stored
 from ..training import CHOICES
 
-#: One of each kind: (description, an equal one, others of its kind).
+#: Of each kind: (description, others).
+F32, F64 = torch.float32, torch.float64
+SHAPES = [AttentionShape(3, 2), AttentionShape(2, 3, 0.1), AttentionShape(2, 3, 0.2, True)]
 KINDS = {
-    "linear": lambda: (
-        Linear("sym", torch.float64),
-        Linear("sym", torch.float64),
-        [Linear("mean", torch.float64), Linear("sym", torch.float32)],
-    ),
-    "attention": lambda: (
-        Attention(AttentionShape(2, 3)),
-        Attention(AttentionShape(2, 3)),
-        [
-            Attention(AttentionShape(3, 2)),
-            Attention(AttentionShape(2, 3, 0.1)),
-            Attention(AttentionShape(2, 3, 0.2, True)),
-        ],
-    ),
-    "in-degree": lambda: (InDegree(), InDegree(), []),
-    "largest": lambda: (Largest(), Largest(), []),
-    "messages": lambda: (Messages(), Messages(), []),
-    "pairs": lambda: (Pairs(), Pairs(), []),
-    "relational": lambda: (
-        Relational(2, torch.float64),
-        Relational(2, torch.float64),
-        [Relational(3, torch.float64), Relational(2, torch.float32)],
-    ),
+    "linear": (Linear("sym", F64), [Linear("mean", F64), Linear("sym", F32)]),
+    "attention": (Attention(AttentionShape(2, 3)), [Attention(shape) for shape in SHAPES]),
+    "in-degree": (InDegree(), []),
+    "largest": (Largest(), []),
+    "messages": (Messages(), []),
+    "pairs": (Pairs(), []),
+    "relational": (Relational(2, F64), [Relational(3, F64), Relational(2, F32)]),
 }
 
 
@@ -69,13 +55,14 @@ def policies(comm, local):
 
 
 def test_every_operator_is_tested_here():
-    made = {type(make()[0]) for make in KINDS.values()}
+    made = {type(one) for one, _ in KINDS.values()}
     assert made == {each for each in Operator.__subclasses__() if each.__module__.startswith("hpcgnn.")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_descriptions_are_values(kind):
-    one, equal, others = KINDS[kind]()
+    one, others = KINDS[kind]
+    equal = replace(one)
     assert one == equal and hash(one) == hash(equal) and one is not equal
     assert all(one != other for other in others)
     for field in fields(one):
@@ -86,12 +73,12 @@ def test_descriptions_are_values(kind):
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "relational"])
 def test_equal_descriptions_are_one_operator_of_a_full_halo(comm, local, kind):
     """It is made once, and a policy of its own makes its own."""
-    policy, (one, equal, others) = FullHalo(local, comm, HaloBuffers(1 << 20)), KINDS[kind]()
+    policy, (one, others) = FullHalo(local, comm, HaloBuffers(1 << 20)), KINDS[kind]
     operator = policy.operator(one)
-    assert policy.operator(equal) is operator
+    assert policy.operator(replace(one)) is operator
     found = [policy.operator(other) for other in others]
     assert len({id(each) for each in (operator, *found)}) == 1 + len(others)
-    assert policy.operator(equal) is operator
+    assert policy.operator(one) is operator
     assert FullHalo(local, comm, HaloBuffers(1 << 20)).operator(one) is not operator
 
 
@@ -99,7 +86,7 @@ def test_equal_descriptions_are_one_operator_of_a_full_halo(comm, local, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_schedule_cannot_give_is_refused(comm, local, kind, schedule):
     """With the schedule, the models that asked for it, and what to use; on every rank, and before anything is sent."""
-    policy, (one, _, _) = policies(comm, local)[schedule], KINDS[kind]()
+    policy, (one, _) = policies(comm, local)[schedule], KINDS[kind]
     if one.pushes:
         assert policy.operator(one) is not None
         return

@@ -63,17 +63,16 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
 # name: (options, whether features are stored sparsely)
 MODELS = {
     "gat by refetching": ({"model": "gat", "heads": 2, "attention_dropout": 0.3, "frozen_halo": "refetch"}, False),
-    "gat on sparse features": ({"model": "gat", "heads": 2, "edge_term": "weight"}, True),
+    "gat on sparse features": ({"model": "gat", "heads": 2}, True),
     "sage, dropout of raw features": ({"model": "sage", "input_dropout": "raw"}, False),
-    "gatv2, warm start, fine-tuned": ({"model": "gatv2", "heads": 2, "warm_start": True, "finetune": 3}, False),
+    "gatv2, fine-tuned": ({"model": "gatv2", "heads": 2, "finetune": 3}, False),
 }
 
 
 @pytest.mark.parametrize("case", MODELS)
 def test_the_curve_of_one_rank(comm, session_path, shared_path, case):
     options, sparse = MODELS[case]
-    name = "random directed weighted" if "edge_term" in options else "power law"
-    file = written(comm, session_path, GRAPHS[name], "lazy", sparse)[2]
+    file = written(comm, session_path, GRAPHS["power law"], "lazy", sparse)[2]
     options = {"precision": "fp64", "hidden": 4, "epochs": 4, "lr": 0.05, **options}
     records = run(comm, file, shared_path / "all", partition="one empty", **options)
     if comm.rank == 0:

@@ -3,7 +3,6 @@ behind.
 """
 
 import pytest
-import torch
 
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.resuming import options_of_run
@@ -20,7 +19,7 @@ pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
 EPOCHS = 6
 RUNS = {
-    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4, "warm_start": True},
+    "gcn": {"model": "gcn", "norm": "batch", "finetune": 4},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "finetune": 4, "attention_dropout": 0.2},
 }
 
@@ -106,77 +105,12 @@ def test_patience_holds_for_exact_training_too(comm, graph, shared_path):
     assert run(comm, graph, shared_path / "run", **options, resume=True) == kept, "a run that ended early is done"
 
 
-def warm_starts(comm, graph, **options):
-    """(trainer, logits of a layer when it has been trained, those of the next one before it is), for each layer but the
-    last.
-    """
-    trainer, found = build_trainer(comm, configure(graph, schedule="lazy", warm_start=True, **options), "metis"), []
-
-    def logits():
-        with torch.no_grad():
-            result = trainer.stage.module.eval()(trainer.graph).clone()
-        trainer.stage.module.train()
-        return result
-
-    for index in range(trainer.model.spec.layers):
-        trainer.begin_stage(index, index)
-        begins = logits()
-        trainer.step(index)
-        found.append((begins, logits()))
-        trainer.schedule.sync.follow(index + 1, trainer.model)
-    return trainer, [(before[1], after[0]) for before, after in zip(found, found[1:])]
-
-
-@pytest.mark.parametrize("options", [{}, {"residual": True}, {"aggregator": "max"}])
-def test_a_warm_start_predicts_what_the_layer_before_did(comm, graph, options):
-    """Where a layer has a weight for own rows, it begins as the identity; the last one as the head."""
-    trainer, pairs = warm_starts(comm, graph, model="sage", layers=3, **options)
-    assert len(pairs) == 2
-    for ended, begins in pairs:
-        torch.testing.assert_close(begins, ended, rtol=1e-5, atol=1e-6)
-    assert all(conv.neighbour.weight.any() for conv in trainer.model.convs), "and is trained from there"
-
-
-@pytest.mark.parametrize("options", [{"model": "gcn"}, {"model": "gat", "heads": 2, "hidden": 8}])
-def test_a_warm_start_without_a_weight_for_own_rows_is_that_of_the_aggregate(comm, graph, options):
-    trainer, _ = warm_starts(comm, graph, layers=3, **options)
-    for layer in (1, 2):
-        trainer.schedule.sync.follow(layer, trainer.model)
-    first, last = (
-        (conv.linear.weight, conv.weights()[2] if options["model"] == "gcn" else conv.bias)
-        for conv in trainer.model.convs[1:]
-    )
-    assert torch.equal(first[0], torch.eye(16)) and not first[1].any()
-    for head, wanted in zip(trainer.model.heads[1].parameters(), trainer.model.heads[0].parameters()):
-        assert torch.equal(head, wanted)
-    for given, wanted in zip(last, trainer.model.heads[1].parameters()):
-        assert torch.equal(given, wanted)
-
-
-def test_a_warm_start_copies_what_has_the_same_shape_where_a_layer_cannot_be_the_identity(comm, graph):
-    trainer, _ = warm_starts(comm, graph, model="gatv2", heads=2, hidden=8, layers=4)
-    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    for layer in (2, 3):
-        trainer.schedule.sync.follow(layer, trainer.model)
-    state = trainer.model.state_dict()
-    names = [name.removeprefix("convs.1.") for name in state if name.startswith("convs.1.")]
-    assert names and all(torch.equal(state[f"convs.1.{name}"], state[f"convs.2.{name}"]) for name in names)
-    assert torch.equal(state["heads.1.weight"], state["heads.2.weight"])
-    assert torch.equal(state["convs.3.source.weight"], before["convs.3.source.weight"]), (
-        "of another width: left as it is"
-    )
-    assert not torch.equal(state["convs.2.source.weight"], before["convs.2.source.weight"])
-
-
 def test_what_cannot_be_resumed(comm, graph, whole, shared_path):
     options, _ = whole
     stopped(comm, graph, shared_path / "run", 3 * EPOCHS, **options)
     for change, words in (
         ({"layers": 2}, "layers is '3' there and '2' here"),
-        (
-            {"schedule": "sar", "finetune": 0, "warm_start": False},
-            "schedule is 'lazy' there and 'sar' here",
-        ),
+        ({"schedule": "sar", "finetune": 0}, "schedule is 'lazy' there and 'sar' here"),
         ({"finetune": 0}, "--finetune was given there"),
     ):
         with pytest.raises(HpcgnnError) as caught:

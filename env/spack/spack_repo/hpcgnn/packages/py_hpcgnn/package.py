@@ -11,7 +11,7 @@ class PyHpcgnn(PythonPackage):
     nearly linearly with their number."""
 
     # Imported by Spack after the installation: the last fails where the kernels were not compiled.
-    import_modules = ["hpcgnn", "partition_tools", "hpcgnn.kernels.native"]
+    import_modules = ["hpcgnn", "partition_tools", "hpcgnn.kernels.library"]
 
     url = "file://" + os.path.join(os.path.dirname(os.path.abspath(__file__)), "hpcgnn-0.4.0.tar.gz")
 

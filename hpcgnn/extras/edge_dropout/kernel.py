@@ -1,21 +1,22 @@
-"""Edge dropout: the rest of a block after each edge is dropped with probability p (DropEdge: Rong et al., ICLR 2020).
+"""The kernel of edge dropout: the rest of a block after each edge is dropped with probability p (DropEdge: Rong et al.,
+ICLR 2020).
 
 The decision is a function of (key, destination, source, number of equal edges before), in ids of nodes. So the owner of
 either end drops the same edges, and both directions of an aggregation do.
 """
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
-from .aggregation import ALL_ROWS, BLOCK, PIECE, ROWS
-from .interface import EDGE_ENDS
-from .kernel import Arguments, kernel
-from .masking import rule
-from .randomness import checked_key, philox
+from hpcgnn.kernels.aggregation import ALL_ROWS, BLOCK, ROWS
+from hpcgnn.kernels.attention import edge_pieces, edge_words
+from hpcgnn.kernels.interface import codes
+from hpcgnn.kernels.kernel import Arguments, kernel
+from hpcgnn.kernels.randomness import rule
 
-_LOW = 0xFFFFFFFF
+#: {the end of the edges that a block's rows are: code}.
+EDGE_ENDS = codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 
 
 class Columns(NamedTuple):
@@ -27,35 +28,6 @@ class Columns(NamedTuple):
     indices: torch.Tensor
     weight: torch.Tensor | None = None
     edge: torch.Tensor | None = None
-
-
-def edge_words(dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor, columns: int, key: int) -> torch.Tensor:
-    """The words of edges: int64 (edges, columns). dst, src: original ids; duplicate: counts equal edges before."""
-    groups = (columns + 3) // 4
-    counters = torch.empty(dst.numel(), groups, 4, dtype=torch.int64)
-    counters[..., 0] = (dst & _LOW)[:, None]
-    counters[..., 1] = (src & _LOW)[:, None]
-    counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
-    counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
-    return philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :columns]
-
-
-def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
-    time.
-    """
-    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
-    while first < stored:
-        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
-        last = min(stored, max(last, first + 1))
-        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
-        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
-        columns = a.indices[edges].to(torch.int64)
-        fresh = torch.ones_like(edges, dtype=torch.bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
-        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
-        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
-        first = last
 
 
 @kernel(
@@ -123,8 +95,6 @@ def drop_edges(columns: Columns, kept: Columns | None, ends: str, key: int, p: f
     the number of threads. Raises ValueError for a wrong dtype, shape, layout, key or p.
     """
     threshold, _ = rule(p)
-    if threshold == 2**32 or ends not in EDGE_ENDS:
-        raise ValueError(f"expected p below 1 and ends of {', '.join(EDGE_ENDS)}, got {p!r} and {ends!r}")
     if kept is not None:
         for name, of, to in zip(Columns._fields, columns, kept, strict=True):
             if (of is None) != (to is None):
@@ -132,4 +102,4 @@ def drop_edges(columns: Columns, kept: Columns | None, ends: str, key: int, p: f
         block |= {f"kept_{name}": to for name, to in kept._asdict().items()}
     sizes = (0 if each is None else each.element_size() for each in columns[1:])
     block |= columns._asdict() | dict(zip(("weight_bytes", "edge_bytes"), sizes, strict=True))
-    return _drop_edges(**block, key=checked_key(key), threshold=threshold, ends=EDGE_ENDS[ends])
+    return _drop_edges(**block, key=key, threshold=threshold, ends=EDGE_ENDS[ends])
