@@ -4,7 +4,7 @@ For every edge (i ← j) the loss wants a high score of (j, i), and low scores o
 of the sources j stream by as in every layer; nothing per edge outlives a tile. A loss is a single number, so its
 gradient is known with it up to a factor. Both are made together, under autograd tile by tile. Gradients of others' rows
 go back to them in the same pass. So a halo row costs F + F numbers in all. It would be F + F + F if messages were made
-anew for the gradient (propagate.py).
+anew for the gradient (ops/propagate.py).
 
 A pool is some nodes of the whole graph, the same on every rank. Nodes drawn for every edge by itself would need a plan
 of their own in every epoch, and a row for each edge. Edges share the nodes of a pool instead. Its rows are put together
