@@ -51,7 +51,7 @@ class FileFeatures:
 
 
 class Beside:
-    """What a task reads of a graph beside its nodes and edges, or takes out of these: here nothing."""
+    """Further data that a task reads of a graph, or takes out of it: here none."""
 
     def take_out(
         self, file: GraphFile, ranges: list[tuple[int, int]], directions: list[FoundEdges], cap: int, comm: Communicator
@@ -249,7 +249,7 @@ def load_local_graph(
 
     cluster_to_rank: int32 (K,), or (n,) to deal out single nodes. cap: halo rows of a round at most. self_loops: 'add'
     or 'keep'. dtype: computing precision. keep_edges: keep the edges' weights and types in lists (EdgeList).
-    inputs: what the features are. labelled: as of `read_labels`. beside: what the task reads beside nodes and edges.
+    inputs: the kinds of features. labelled: as of `read_labels`. beside: further data of the task.
     edge_features: whether to keep those of the file too; only with keep_edges.
     store: see `StoreFeatures`. feature_type: of the file's dense features in memory; None: `dtype`. clusters:
     whether to keep the clusters of own nodes. relations: as of `read_edges`.

@@ -86,7 +86,7 @@ class LocalGraph:
     feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
     outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
     graph/transforms/pruning.py); what such a layer does not need is None.
-    beside: {name: edges} that the task takes out of the graph or reads beside it, without weights and types (see
+    beside: {name: edges} that the task takes out of the graph or reads in addition, without weights and types (see
     `Beside` in load.py).
     """
 

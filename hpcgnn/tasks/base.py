@@ -52,7 +52,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Setting:
-    """What losses and metrics are made from: the model, this rank's share, and its part that training sees."""
+    """The sources of losses and metrics: the model, this rank's share, and its part that training sees."""
 
     model: torch.nn.Module
     local: LocalGraph
@@ -81,7 +81,7 @@ class Judge:
     Attributes:
         task: the task, with metrics that fit the graph.
         name, metric: the metric that chooses the best epoch.
-        counts: {split: what the metric is a mean over, on all ranks}.
+        counts: {split: number of terms of its mean, on all ranks}.
     """
 
     task: "Task"
@@ -205,7 +205,7 @@ class Task(Protocol):
         """Whether there will be a validation metric. config: resolved."""
 
     def beside(self, config: Config) -> Beside:
-        """What the task reads of a graph beside its nodes and edges, or takes out of these."""
+        """Further data that the task reads of a graph, or takes out of it."""
         return Beside()
 
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
