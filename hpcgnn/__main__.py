@@ -37,7 +37,7 @@ def set_process_policies() -> None:
     threads wait.
     """
     from hpcgnn import cores
-    from hpcgnn.comm.launch.launcher import waiting
+    from hpcgnn.comm.launcher import waiting
     from hpcgnn.memory.resident import set_allocator_policy
 
     set_allocator_policy()
@@ -101,7 +101,7 @@ def add_doctor(commands: Commands, choices: Choices) -> None:
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
     """Check the installation on the ranks it was started on."""
-    from hpcgnn.comm.launch.run import run
+    from hpcgnn.comm.run import run
     from hpcgnn.doctor import examine, examine_without_mpi
 
     return run(examine, without_mpi=examine_without_mpi, transport=arguments.comm or "mpi")
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> int:
             tell("hpcgnn: interrupted", sys.stderr)
         return 130
     except Exception:  # a broken installation on one node, a file system that fails
-        from hpcgnn.comm.launch.run import fail_before_start
+        from hpcgnn.comm.run import fail_before_start
 
         transport = None
         with contextlib.suppress(ConfigError):
@@ -161,17 +161,17 @@ def load_all() -> None:
     set_process_policies()
     load([])
     import hpcgnn.app.train
-    from hpcgnn.comm.launch.start_mpi import load_mpi
+    from hpcgnn.comm.start_mpi import load_mpi
 
     with contextlib.suppress(ImportError, RuntimeError):  # ranks without MPI do not need it, and others say so
         load_mpi()
-        import hpcgnn.comm.transports.mpi  # noqa: F401
+        import hpcgnn.comm.mpi  # noqa: F401
 
 
 def _is_first_rank() -> bool:
-    from hpcgnn.comm.launch.launcher import launched_rank
+    from hpcgnn.comm.launcher import launch
 
-    return launched_rank() == 0
+    return launch().rank == 0
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.session import TRANSPORTS, Session
-from hpcgnn.cores.domains import domains_of, over_own_domains
+from hpcgnn.comm.session import Session
 from hpcgnn.engine.summary import bf16_instructions, versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
@@ -50,14 +49,13 @@ def examine(session: Session) -> int:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     hosts = ", ".join(sorted({host for host, _ in everyone}))
     title = f"{comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {hosts}"
-    subject = "MPI" if TRANSPORTS[session.transport].over_mpi else "messages"
-    transport = Finding(subject, f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
+    transport = Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
     return _report(title, [transport, ring, *_merge(everyone)])
 
 
 def examine_without_mpi(error: HpcgnnError) -> int:
     """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
-    findings = [Finding("MPI", "cannot be used", str(error)), *_software(), *_machine()]
+    findings = [Finding("transport", "cannot be used", str(error)), *_software(), *_machine()]
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
@@ -124,18 +122,15 @@ def _threads(session: Session) -> Iterator[Finding]:
 
 
 def _domains() -> Finding:
-    domains = domains_of(cores.usable())
-    with over_own_domains() as reason:
-        pass
+    domains = cores.domains_of(cores.usable())
     if len(domains) < 2:
         found = f"cores of domain {domains[0]}" if domains else "the kernel does not tell"
         return Finding("NUMA", found)
-    where = f"not spread over them ({reason})" if reason else "spread over them page by page"
     return Finding(
         "NUMA",
-        f"cores of {len(domains)} domains, {every(domains)}; what is loaded is {where}",
+        f"cores of {len(domains)} domains, {every(domains)}",
         "a rank of several domains reads far memory: start one rank for each domain, bound to its cores (srun "
-        "--ntasks-per-node, --cpu-bind=cores)",
+        "--ntasks-per-node, --cpu-bind=cores), or spread its memory (numactl --interleave=all)",
         fatal=False,
     )
 

@@ -8,7 +8,7 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launcher import launch
 
 
 class _End:
@@ -18,7 +18,7 @@ class _End:
         self._program = program
 
     def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
-        if launched_rank() == 0:
+        if launch().rank == 0:
             os.write(2, f"{self._program}: interrupted\n".encode())
         os._exit(130)
 

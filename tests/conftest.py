@@ -150,7 +150,7 @@ def command(capsys, monkeypatch):
     here = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True, "mpi_bytes": 0}
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
     session = SimpleNamespace(comm=SoloCommunicator(), **here)
-    monkeypatch.setattr("hpcgnn.comm.launch.run.run", lambda work, threads, **more: work(session))
+    monkeypatch.setattr("hpcgnn.comm.run.run", lambda work, threads, **more: work(session))
 
     def run(*words, cwd=None):
         capsys.readouterr()

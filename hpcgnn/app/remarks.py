@@ -10,10 +10,9 @@ import torch
 
 from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.crowding import Binding
-from hpcgnn.comm.launch.launcher import job_end_time
+from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
-from hpcgnn.cores.domains import domains_of, over_own_domains
+from hpcgnn.cores import Binding, domains_of
 from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graph.local import LocalGraph
@@ -154,19 +153,20 @@ def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list
             threads than cores.
     """
     binding = Binding.of_this_rank()
-    with over_own_domains() as reason:
-        mine = socket.gethostname(), binding, domains_of(binding.cores), reason
-    said = comm.allgather_object(mine)
+    said = comm.allgather_object((socket.gethostname(), binding, domains_of(binding.cores)))
     if comm.rank != 0:
         return [], []
     hosts: dict[str, dict[Binding, list[int]]] = {}
-    spans: dict[tuple[str, str | None], list[int]] = {}
-    for rank, (host, theirs, spanned, refusal) in enumerate(said):
+    spans: dict[str, list[int]] = {}
+    for rank, (host, theirs, spanned) in enumerate(said):
         hosts.setdefault(host, {}).setdefault(Binding(*theirs), []).append(rank)
         if len(spanned) > 1:
-            spans.setdefault((every(spanned), refusal), []).append(rank)
+            spans.setdefault(every(spanned), []).append(rank)
     lines = [f"{host}: {_on_cores(places)}" for host, places in hosts.items()]
-    lines += [_of_domains(every(ranks), *key) for key, ranks in spans.items()]
+    lines += [
+        f"rank {every(ranks)} on cores of NUMA domains {domains}: a rank for each domain would read near memory only"
+        for domains, ranks in spans.items()
+    ]
     return lines, [*_bound_together(hosts), *([CROWDED] if _crowded(hosts, threads) else [])]
 
 
@@ -175,14 +175,6 @@ def _on_cores(places: dict[Binding, list[int]]) -> str:
     for binding, ranks in places.items():
         of_cores.setdefault(binding.cores, []).extend(ranks)
     return ", ".join(f"rank {every(sorted(ranks))} on cores {every(sorted(own))}" for own, ranks in of_cores.items())
-
-
-def _of_domains(ranks: str, domains: str, refusal: str | None) -> str:
-    where = f"where the system puts them ({refusal})" if refusal else "page by page in all of them"
-    return (
-        f"rank {ranks} on cores of NUMA domains {domains}: what is loaded lies {where}; a rank for each domain "
-        "would read near memory only"
-    )
 
 
 def _bound_together(hosts: dict[str, dict[Binding, list[int]]]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.comm.launch.launcher import expected_ranks
+from hpcgnn.comm.launcher import launch
 from hpcgnn.config import Choices, Config, filed_value, option_of, read_toml
 from hpcgnn.declaring import flag
 from hpcgnn.engine.checkpoint import Checkpoint, check_identity, check_stages, restore
@@ -67,7 +67,7 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
     saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
     saved.setdefault("intra_node", "messages")  # all that they had
     saved["plugin"] = plugin_of_run(path.parent)
-    if not _has_map({**saved, **given}, rank_counts or [expected_ranks()[1]]):
+    if not _has_map({**saved, **given}, rank_counts or [launch().size]):
         saved.pop("partition", None)
     return saved
 

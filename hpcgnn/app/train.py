@@ -13,7 +13,7 @@ from hpcgnn.app.bring_up import BringUp, bring_up
 from hpcgnn.app.graph_checks import check_splits, check_weights
 from hpcgnn.app.remarks import log_options, log_start, log_trainer, remarks_on_graph
 from hpcgnn.app.resuming import resume
-from hpcgnn.comm.launch.launcher import job_end_time
+from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.epochs import Epochs
@@ -56,7 +56,7 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
                 run_dir = RunDir(config.run.run_dir, config.run.resume)
                 stack.enter_context(contextlib.closing(run_dir))
                 log_options(config, notes, warnings)
-        comm.show_heartbeats(config.run.run_dir)
+        session.show_heartbeats(config.run.run_dir)
         return _train(ready, plugins, run_dir, stop)
 
 

@@ -20,7 +20,7 @@ def on_ranks(main: Callable[["Session"], int], config: Config) -> int:
     An error of memory has advice for the configuration. Collective.
     """
     from hpcgnn.app.shortage import advising
-    from hpcgnn.comm.launch.run import run
+    from hpcgnn.comm.run import run
 
     return run(
         advising(main, config), config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from hpcgnn.comm.communicator import Finished as Finished
     from hpcgnn.comm.communicator import Message as Message
     from hpcgnn.comm.communicator import PersistentExchange as PersistentExchange
+    from hpcgnn.comm.communicator import SoloCommunicator as SoloCommunicator
     from hpcgnn.comm.ledger import Ledger as Ledger
-    from hpcgnn.comm.transports.solo import SoloCommunicator as SoloCommunicator
 
 _HOMES = {
     "Communicator": "hpcgnn.comm.communicator",
@@ -23,7 +23,7 @@ _HOMES = {
     "Message": "hpcgnn.comm.communicator",
     "PersistentExchange": "hpcgnn.comm.communicator",
     "Ledger": "hpcgnn.comm.ledger",
-    "SoloCommunicator": "hpcgnn.comm.transports.solo",
+    "SoloCommunicator": "hpcgnn.comm.communicator",
 }
 __all__ = [*_HOMES]
 __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -3,21 +3,19 @@
 Everything above this room receives a communicator as an argument and imports no MPI. A transport is a subclass with
 `exchange`, `alltoall`, `allreduce_`, `broadcast_`, `allgather_object`, `gather_object` and `close`; the other methods
 build on these.
-Transports: `comm/transports/solo.py` for one process, `comm/transports/mpi.py` over mpi4py,
-`comm/transports/torch_verbs.py` over torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all
-transports.
+Transports: `SoloCommunicator` for one process, `comm/mpi.py` over mpi4py, `comm/torch_transport.py` over
+torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all transports.
 """
 
 import contextlib
 import pickle
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 
-from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
 from hpcgnn.listing import ranges
@@ -35,6 +33,9 @@ class Exchange:
 
     None of the verbs is collective.
     """
+
+    #: Whether both have been waited for.
+    finished = True
 
     def progress(self) -> None:
         """Let the messages advance in the background while this rank computes."""
@@ -74,15 +75,22 @@ class PersistentExchange:
     """Messages that are sent repeatedly, from and into the same memory: peers, order, sizes never change.
 
     `begin` equals an `exchange` of them, with the same guarantees, once the last round is complete. A transport may
-    prepare them; this class sends them anew each time.
+    prepare them (`persistent`). That is done in the second round: for messages sent only once it would be wasted.
     """
 
     def __init__(self, comm: "Communicator", outgoing: list[Message], incoming: list[Message], kind: str) -> None:
-        self._comm, self._outgoing, self._incoming, self._kind = comm, outgoing, incoming, kind
+        self._comm, self._messages, self._times = comm, (outgoing, incoming, kind), 0
+        self._prepared: Callable[[], Exchange] | None = None
+        self._last: Exchange = Finished()
 
     def begin(self) -> Exchange:
         """Begin to send and to receive them once more. Not collective, as `exchange` is not."""
-        return self._comm.exchange(self._outgoing, self._incoming, self._kind)
+        assert self._last.finished, "the messages of the time before have been waited for"
+        self._times += 1
+        if self._times == 2:
+            self._prepared = self._comm.persistent(*self._messages)
+        self._last = self._comm.exchange(*self._messages) if self._prepared is None else self._prepared()
+        return self._last
 
 
 class NodeMemory(Protocol):
@@ -163,6 +171,10 @@ class Communicator:
         its side.
         """
         return PersistentExchange(self, outgoing, incoming, kind)
+
+    def persistent(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange] | None:
+        """Return what begins prepared messages, with arguments as in `exchange`; None where there are none."""
+        return None
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         """Exchange one number with each rank.
@@ -279,12 +291,40 @@ class Communicator:
             told.of = kind
         raise told from failure
 
-    def show_heartbeats(self, folder: str | Path) -> None:
-        """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder."""
-
     def close(self) -> None:
         """Release the transport's resources."""
 
     def total(self, tensor: torch.Tensor, kind: str = "metrics") -> torch.Tensor:
         """The sum over ranks of a float64 or int64 tensor, as a new tensor."""
         return self.allreduce_(tensor.clone(), kind)
+
+
+class SoloCommunicator(Communicator):
+    """One rank without MPI: for tests, for tools, and for the probe before the memory baseline. Nothing is ever sent,
+    and the ledger stays empty.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.size, self.ledger, self.heartbeat = 0, 1, Ledger(), Heartbeat()
+
+    def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
+        assert not outgoing and not incoming, "one rank has nobody to exchange with"
+        return Finished()
+
+    def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
+        return numbers.clone()
+
+    def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
+        return tensor
+
+    def allgather_object(self, value: Any) -> list[Any]:
+        return [value]
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any]:
+        return [value]
+
+    def broadcast_object(self, value: Any, root: int = 0) -> Any:
+        return value
+
+    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
+        return tensor

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from hpcgnn import cores
-from hpcgnn.comm.health.heartbeat import Heartbeat
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.launcher import check_shell, threads_per_rank
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.launcher import check_shell, threads_per_rank
+from hpcgnn.comm.watchdog import Watchdog
 from hpcgnn.registry import Registry
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.launch.start_mpi import StartedMpi
-    from hpcgnn.comm.launch.start_torch import StartedTorch
+    from hpcgnn.comm.start_mpi import StartedMpi
+    from hpcgnn.comm.start_torch import StartedTorch
 
 WATCHDOG_SECONDS = 300.0
 
@@ -25,12 +26,10 @@ class Transport:
     Attributes:
         start: start(limit, failure) starts its library, and no other: see `start`.
         traits: its abilities.
-        over_mpi: ranks find each other by MPI.
     """
 
     start: Callable[[float, tuple[str, str] | None], Union["StartedMpi", "StartedTorch"]]
     traits: TransportTraits
-    over_mpi: bool = True
 
 
 def start(transport: str, limit: float, failure: tuple[str, str] | None = None) -> Union["StartedMpi", "StartedTorch"]:
@@ -47,20 +46,20 @@ def start(transport: str, limit: float, failure: tuple[str, str] | None = None) 
 
 
 def _start_mpi(limit: float, failure: tuple[str, str] | None) -> "StartedMpi":
-    from hpcgnn.comm.launch.start_mpi import StartedMpi
+    from hpcgnn.comm.start_mpi import StartedMpi
 
     return StartedMpi(limit, failure)
 
 
 def _start_gloo(limit: float, failure: tuple[str, str] | None) -> "StartedTorch":
-    from hpcgnn.comm.launch.start_torch import StartedTorch
+    from hpcgnn.comm.start_torch import StartedTorch
 
     return StartedTorch(limit, failure)
 
 
 TRANSPORTS: Registry[Transport] = Registry("transport")
 TRANSPORTS.register("mpi", Transport(_start_mpi, TransportTraits(pairwise=True, node_memory=True)))
-TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True), over_mpi=False))
+TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True)))
 
 
 class Session:
@@ -89,21 +88,27 @@ class Session:
         self._started, self.transport = start(transport, watchdog), transport
         started = self._started
         self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
-        self.watchdog: Watchdog | None = None
+        self.watchdog, heartbeat, own = None, Heartbeat(), started.binding
         if started.size > 1:
-            self.watchdog = Watchdog(started.rank, started.size, Heartbeat(), watchdog, started.board)
+            self.watchdog = Watchdog(started.rank, started.size, heartbeat, watchdog, started.board)
             self.watchdog.start()
-        own = started.binding
         self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near))
         self.crowding = own.crowding(self.threads, started.near)
         self.shares_cores = self.crowding > 1
         with cores.all_used():
-            self.comm = started.transport(self.crowding, self.watchdog)
+            self.comm = started.transport(self.crowding, heartbeat)
         self.comm.first_of_node = started.rank == started.node
 
     def describe(self) -> str:
         """Describe the transport for people."""
         return self._started.describe()
+
+    def show_heartbeats(self, folder: str | Path) -> None:
+        """Let ranks of several nodes see each other's signs of life from now on: in `heartbeats` of this folder.
+        Collective.
+        """
+        if self.watchdog is not None and self.ranks_on_node < self.comm.size:
+            self.watchdog.share(Path(folder) / "heartbeats", self.comm.barrier)
 
     def finish(self) -> None:
         """End the job in order. Collective."""

@@ -1,25 +1,25 @@
 """The common part of transports of several ranks: tags, the ledger, the tape, waits that the watchdog sees.
 
-A transport gives messages to a library and gets requests back. `comm/transports/mpi.py` and
-`comm/transports/torch_verbs.py` have the calls of the library and the waits. Counts and signs of life are here, once.
+A transport gives messages to a library and gets requests back. `comm/mpi.py` and `comm/torch_transport.py` have the
+calls of the library and the waits. Counts and signs of life are here, once.
 """
 
-import contextlib
-import shutil
+import functools
 import time
 import zlib
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from hpcgnn.comm.communicator import Communicator, Exchange, Message, PersistentExchange
-from hpcgnn.comm.health.heartbeat import Heartbeat
-from hpcgnn.comm.health.watchdog import Watchdog
+from hpcgnn.comm.communicator import Communicator, Exchange, Message
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 
 # The largest tag that every MPI library supports.
 _MOST_TAG = 0x7FFF
+#: (receives, sends) of a library.
+Requests = tuple[list[Any], list[Any]]
 #: Types whose numbers are summed and compared.
 REDUCED = (torch.float32, torch.float64, torch.int32, torch.int64)
 
@@ -47,61 +47,29 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(-1)
 
 
-class PersistentRequests(Protocol):
-    """Requests that a library keeps, and starts again and again."""
-
-    def start(self) -> tuple[list[Any], list[Any]]:
-        """Start all requests and return (receives, sends), lists that keep them alive. None of them may be under
-        way.
-        """
-
-
-class Traffic(NamedTuple):
-    """The traffic of an exchange.
-
-    Attributes:
-        kind: the ledger's name.
-        messages: number of messages sent.
-        bytes: bytes sent, and bytes received.
-        any: whether there is a message at all.
-    """
-
-    kind: str
-    messages: int
-    bytes_sent: int
-    bytes_received: int
-    any: bool
-
-    @classmethod
-    def of(cls, outgoing: list[Message], incoming: list[Message], kind: str) -> "Traffic":
-        """Return the Traffic of these messages."""
-        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
-        return cls(kind, len(outgoing), sent, received, bool(outgoing or incoming))
-
-
 class Transport(Communicator):
     """A communicator over a library, which returns a request for each message.
 
     Attributes:
         rank, size: this rank, and the number of ranks.
-        watchdog: the watchdog of this rank's heartbeat, or None.
+        heartbeat: receives the stages of long work; None for one that nobody looks at.
     """
 
-    def __init__(self, rank: int, size: int, watchdog: Watchdog | None = None) -> None:
+    def __init__(self, rank: int, size: int, heartbeat: Heartbeat | None = None) -> None:
         self.rank, self.size = rank, size
-        self.ledger, self._watchdog = Ledger(), watchdog
-        self._heartbeats: Path | None = None
-        self.heartbeat = Heartbeat() if watchdog is None else watchdog.heartbeat
+        self.ledger, self.heartbeat = Ledger(), heartbeat or Heartbeat()
         self._kinds: dict[int, str] = {}  # by tag
 
     # --- the library's part -------------------------------------------------------------------------------------------
 
-    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Any], list[Any]]:
+    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> Requests:
         """Give messages to the library and return (receives, sends)."""
         raise NotImplementedError
 
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> PersistentRequests | None:
-        """Requests of these messages that can be started again and again; None where the library has none."""
+    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> Any:
+        """Requests of these messages that `start() -> (receives, sends)` starts, again and again, while none is under
+        way; None where the library has none.
+        """
         return None
 
     def advance(self, requests: list[Any]) -> None:
@@ -122,6 +90,10 @@ class Transport(Communicator):
         """Combine numbers (n,) in place, by `_collective`."""
         raise NotImplementedError
 
+    def _gather(self, data: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
+        """The bytes of all ranks, by rank. data: uint8 (n,); sizes: the number of each rank."""
+        raise NotImplementedError
+
     def _barrier(self) -> Any:
         """The request of a barrier."""
         raise NotImplementedError
@@ -129,11 +101,33 @@ class Transport(Communicator):
     # --- the common part ----------------------------------------------------------------------------------------------
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        requests = self._begin(outgoing, incoming, self._tag(kind))
-        return self._under_way(*requests, Traffic.of(outgoing, incoming, kind))
+        begin = functools.partial(self._begin, outgoing, incoming, self._tag(kind))
+        return self._counted(begin, outgoing, incoming, kind)()
 
-    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> PersistentExchange:
-        return _Prepared(self, outgoing, incoming, kind)
+    def persistent(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange] | None:
+        """Persistent requests take their place in the order of all other messages, as MPI defines it.
+
+        A started request matches like one sent at that moment (MPI 4.1, 3.9), with any request of the other end,
+        prepared or not. So the rule of `exchange` is enough. Both ends begin in the same order for each pair of ranks
+        and kind, however many transfers are under way.
+        """
+        requests = self._persistent(outgoing, incoming, self._tag(kind)) if outgoing or incoming else None
+        return None if requests is None else self._counted(requests.start, outgoing, incoming, kind)
+
+    def _counted(
+        self, begin: Callable[[], Requests], outgoing: list[Message], incoming: list[Message], kind: str
+    ) -> Callable[[], "Requested"]:
+        """Return a function that begins messages, and counts them."""
+        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+        messages, used = len(outgoing), kind if outgoing or incoming else ""
+
+        def counted() -> Requested:
+            receives, sends = begin()
+            if used:
+                self.ledger.add(used, messages, sent, received)
+            return Requested(self, receives, sends, used)
+
+        return counted
 
     def _tag(self, kind: str) -> int:
         """A message of another kind is not taken for one of this."""
@@ -143,12 +137,6 @@ class Transport(Communicator):
                 f"messages of kind {kind!r} would have the tag of {self._kinds[tag]!r}; give them another name"
             )
         return tag
-
-    def _under_way(self, receives: list[Any], sends: list[Any], traffic: Traffic) -> "Requested":
-        """Count messages given to the library."""
-        if traffic.any:
-            self.ledger.add(*traffic[:-1])
-        return Requested(self, receives, sends, traffic.kind if traffic.any else "")
 
     def wait(self, requests: list[Any], kind: str) -> None:
         """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no
@@ -184,34 +172,32 @@ class Transport(Communicator):
             self._reduce_(numbers_of(tensor), kind, op)
         return tensor
 
+    def allgather_object(self, value: Any) -> list[Any]:
+        return [self.of_bytes(part.numpy().tobytes()) for part in self._gather(*self._bytes_and_sizes(value))]
+
+    def gather_object(self, value: Any, root: int = 0) -> list[Any] | None:
+        data, sizes = self._bytes_and_sizes(value)
+        if self.rank != root:
+            self.exchange([(root, data)], [], "control").finish()
+            return None
+        parts = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+        parts[root] = data
+        self.exchange([], [(rank, part) for rank, part in enumerate(parts) if rank != root], "control").finish()
+        return [self.of_bytes(part.numpy().tobytes()) for part in parts]
+
+    def _bytes_and_sizes(self, value: Any) -> tuple[torch.Tensor, list[int]]:
+        """(the bytes of this rank's object, how many each rank has)."""
+        data = torch.frombuffer(bytearray(self.to_bytes(value)), dtype=torch.uint8)
+        numbers = self._gather(torch.tensor([data.numel()]).view(torch.uint8), [8] * self.size)
+        return data, torch.cat(numbers).view(torch.int64).tolist()
+
     def barrier(self) -> None:
         self._collective([self._barrier()], "control", 0)
 
-    def show_heartbeats(self, folder: str | Path) -> None:
-        if self._watchdog is None or not self._watchdog.several_nodes:
-            return
-        path = Path(folder) / "heartbeats"
-        if self.rank == 0:
-            _remove(path)  # of a job that was ended
-            with contextlib.suppress(OSError):
-                path.mkdir()
-                self._heartbeats = path
-        self.barrier()
-        self._watchdog.share(path)
-
     def close(self) -> None:
-        """Wait for all ranks, and remove their shared memory. Collective."""
+        """Wait for all ranks. Collective."""
         self.heartbeat.at = "the end"
         self.barrier()
-        if self._heartbeats is not None:
-            _remove(self._heartbeats)
-
-
-def _remove(heartbeats: Path) -> None:
-    """Remove the files of the nodes, or the one file that earlier versions wrote."""
-    with contextlib.suppress(OSError):
-        heartbeats.unlink()
-    shutil.rmtree(heartbeats, ignore_errors=True)
 
 
 class Requested(Exchange):
@@ -225,8 +211,7 @@ class Requested(Exchange):
         self._receives, self._sends = receives or None, sends or None
 
     @property
-    def finished(self) -> bool:
-        """Whether both have been waited for."""
+    def finished(self) -> bool:  # type: ignore[override]
         return self._receives is self._sends is None
 
     def progress(self) -> None:
@@ -246,32 +231,3 @@ class Requested(Exchange):
         if self._sends is not None:
             self._transport.wait(self._sends, self._kind)
             self._sends = None
-
-
-class _Prepared(PersistentExchange):
-    """Persistent requests, made in the second round: for messages sent only once, preparation would be wasted.
-
-    They take their place in the order of all other messages, as MPI defines it. A started request matches like one sent
-    at that moment (MPI 4.1, 3.9), with any request of the other end, prepared or not. So the rule of `exchange` is
-    enough. Both ends begin in the same order for each pair of ranks and kind, however many transfers are under way.
-    """
-
-    def __init__(self, transport: Transport, outgoing: list[Message], incoming: list[Message], kind: str) -> None:
-        super().__init__(transport, outgoing, incoming, kind)
-        self._transport, self._tag = transport, transport._tag(kind)
-        self._traffic = Traffic.of(outgoing, incoming, kind)
-        self._times = 0
-        self._requests: PersistentRequests | None = None
-        self._last: Requested | None = None
-
-    def begin(self) -> Exchange:
-        assert self._last is None or self._last.finished, "the messages of the time before have been waited for"
-        self._times += 1
-        if self._times == 2 and self._traffic.any:
-            self._requests = self._transport._persistent(self._outgoing, self._incoming, self._tag)
-        if self._requests is None:
-            requests = self._transport._begin(self._outgoing, self._incoming, self._tag)
-        else:
-            requests = self._requests.start()
-        self._last = self._transport._under_way(*requests, self._traffic)
-        return self._last

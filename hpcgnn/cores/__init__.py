@@ -1,4 +1,4 @@
-"""The cores that this process may run on, and their grouping into hardware threads of one core.
+"""The cores that this process may run on, their hardware threads, their NUMA domains, and who shares them.
 
 An OpenMP runtime that binds threads (OMP_PLACES, OMP_PROC_BIND) binds the main thread too: libgomp does so when torch
 is imported. From then on the kernel reports a single core for the main thread, and for the threads and processes it
@@ -11,11 +11,13 @@ The numbers of cores are the kernel's, which counts every hardware thread.
 import contextlib
 import ctypes
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
 
 
 @cache
@@ -85,6 +87,14 @@ def physical(cores: Collection[int], root: Path = CPUS) -> int:
     return len({min(each) for each in siblings})
 
 
+def domains_of(cores: Collection[int], root: Path = NODES) -> list[int]:
+    """The NUMA domains that have some of these cores, in increasing order; [] if the kernel does not tell. root: where
+    it describes them.
+    """
+    lists = {folder.name.removeprefix("node"): folder / "cpulist" for folder in root.glob("node[0-9]*")}
+    return sorted(int(number) for number, path in lists.items() if not numbers_in(path).isdisjoint(cores))
+
+
 def numbers_in(path: Path) -> set[int]:
     """{0, 1, 2, 5} of a file of the kernel's that holds '0-2,5'; nothing if it cannot be read."""
     found: set[int] = set()
@@ -116,3 +126,51 @@ def _places_of_openmp() -> set[int]:
                 runtime.omp_get_place_proc_ids(place, numbers)
                 found |= set(numbers)
     return found
+
+
+class Binding(NamedTuple):
+    """The cores of a rank. Threads for a core decide how ranks wait, and whether a time means anything.
+
+    Attributes:
+        cores: cores that it may use.
+        main: the cores to which OpenMP has bound its main thread; all if it has not.
+    """
+
+    cores: frozenset[int]
+    main: frozenset[int]
+
+    @classmethod
+    def of_this_rank(cls) -> "Binding":
+        """To be called by the main thread."""
+        return cls(usable(), bound_to() & usable() or usable())
+
+    @property
+    def by_openmp(self) -> bool:
+        """Whether OpenMP has bound the main thread."""
+        return self.main != self.cores
+
+    def sharers(self, near: Iterable["Binding"]) -> int:
+        """Return how many ranks may use one of this rank's cores.
+
+        Ranks bound to cores of their own share them with no other; all others share their common cores.
+
+        Args:
+            near: bindings of all ranks of the node, this one's too.
+        """
+        return sum(not self.cores.isdisjoint(each.cores) for each in near)
+
+    def crowding(self, threads: int, near: Iterable["Binding"]) -> float:
+        """Return the threads per core; above 1 they take time from each other.
+
+        Ranks whose main threads OpenMP has bound to the same cores compute there, even if others are free.
+
+        Args:
+            threads: threads of each rank.
+            near: bindings of all ranks of the node.
+        """
+        near = list(near)
+        spread = threads * self.sharers(near) / len(self.cores)
+        if not self.by_openmp:
+            return spread
+        together = sum(each.by_openmp and not self.main.isdisjoint(each.main) for each in near)
+        return max(spread, together / physical(self.main))

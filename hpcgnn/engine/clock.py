@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.heartbeat import Heartbeat
 
 Item = TypeVar("Item")
 PHASES = ("forward", "backward", "reduction", "step")

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.diagnosis import check_finite
 from hpcgnn.engine.gradients import FlatGradients
@@ -38,7 +37,6 @@ class Trainer:
         objective, evaluator: the loss (only if the run trains), and the metrics.
     """
 
-    @over_own_domains()
     def __init__(
         self,
         local: LocalGraph,

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from hpcgnn.app.shortage import advice
-from hpcgnn.comm.launch.launcher import node_of_job
+from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, TrainingError
 from hpcgnn.estimate.counts.sources import CountedGraph

@@ -3,8 +3,8 @@
     python -ISs proxy.py SOCKET SKIP COMMAND…
 
 It hands its files, environment, folder and COMMAND (without the first SKIP words) to the server, passes signals on to
-the rank, and ends as the rank does: with the same code or by the same signal. Where there is no server, or the server
-refuses, it becomes COMMAND. A rank pays for it with some MiB, so it imports little.
+the rank, and ends as the rank does: with the same code or by the same signal.
+Where there is no server it becomes COMMAND. A rank pays for it with some MiB, so it imports little.
 """
 
 import marshal
@@ -15,8 +15,8 @@ import struct
 import sys
 import time
 
-# The server's first byte: the rank runs (a handle of its process comes along), or is refused for a reason.
-FORKED, REFUSED = b"+", b"-"
+# The server's answer when the rank runs; a handle of its process comes along.
+FORKED = b"+"
 LENGTH, STATUS = struct.Struct("<Q"), struct.Struct("<i")
 # A proxy forwards these to its rank.
 SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
@@ -105,15 +105,14 @@ def main(name: str, skip: str, *command: str) -> None:
     try:
         connection = _connect(name)
         _ask(connection, list(command[int(skip) :]))
-        first, handles, _, _ = socket.recv_fds(connection, 4096, 1)
+        answer, handles, _, _ = socket.recv_fds(connection, len(FORKED), 1)
     except OSError as error:
-        first, reason = b"", str(error)
-    if first[:1] == FORKED:
+        answer, reason = b"", str(error)
+    if answer == FORKED:
         rank.attach(handles[0])
         status = connection.recv(STATUS.size, socket.MSG_WAITALL)
         # A server that is killed takes its ranks with it.
         _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
-    reason = first[1:].decode() or reason
     os.write(2, f"hpcgnn: warning: no fork server: {reason}; this rank imports its modules itself\n".encode())
     os.environ["HPCGNN_FORK_SERVER"] = "0"
     waiting = [number for number in SIGNALS if number in rank._waiting]

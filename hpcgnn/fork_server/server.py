@@ -11,25 +11,10 @@ import socket
 import sys
 import time
 from dataclasses import dataclass
-from typing import TextIO
 
 from hpcgnn import cores
-from hpcgnn.fork_server.proxy import FORKED, LENGTH, REFUSED, SIGNALS, STATUS, address, owner
+from hpcgnn.fork_server.proxy import FORKED, LENGTH, SIGNALS, STATUS, address, owner
 
-# Libraries read variables with these beginnings when they load, so that all ranks must have the same.
-_READ_AT_IMPORT = (
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "MALLOC_",
-    "GLIBC_",
-    "LD_",
-    "PYTHON",
-    "MPI4PY_",
-    "THP_",
-)
 _SECONDS_TO_COME = 60.0
 # A proxy sends its request at once.
 _SECONDS_TO_READ = 10.0
@@ -76,14 +61,6 @@ def read_request(connection: socket.socket) -> Request | None:
     return None
 
 
-def difference(theirs: dict[str, str], ours: dict[str, str] | None) -> str | None:
-    """The first variable that libraries read when they load and that differs, or None."""
-    if ours is None:
-        return None
-    names = sorted(name for name in theirs.keys() | ours.keys() if name.startswith(_READ_AT_IMPORT))
-    return next((name for name in names if theirs.get(name) != ours.get(name)), None)
-
-
 def listen(name: str) -> socket.socket:
     """The socket of a server. Raises OSError where another process has it."""
     listening = socket.socket(socket.AF_UNIX)
@@ -97,47 +74,30 @@ class ForkServer:
 
     Args:
         listening: of `listen`.
-        environment: variables with which modules were imported; a proxy with others of _READ_AT_IMPORT is refused.
-            None: any will do.
-        expected: number of proxies, after whose end the server ends; None: it serves until `until` is closed.
-        until: a pipe.
+        expected: number of proxies, after whose end the server ends; None: it serves until it is killed.
     """
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        environment: dict[str, str] | None,
-        expected: int | None = None,
-        until: TextIO | None = None,
-    ) -> None:
-        self._listening, self._environment = listening, environment
-        self._expected, self._until = expected, until
-        self._requests = 0
+    def __init__(self, listening: socket.socket, expected: int | None = None) -> None:
+        self._listening, self._expected, self._requests = listening, expected, 0
         self._deadline = time.monotonic() + _SECONDS_TO_COME
-        # A rank's handle of its process, and the connection to its proxy.
-        self._ranks: dict[int, socket.socket] = {}
-        self._pids: dict[int, int] = {}
+        # {handle of a rank's process: (its number, the connection to its proxy)}
+        self._ranks: dict[int, tuple[int, socket.socket]] = {}
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> Request:
         """Return in each rank, with the request of its proxy. In the server it does not return."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which are for the ranks
         self._selector.register(self._listening, selectors.EVENT_READ)
-        if self._until is not None:
-            self._selector.register(self._until, selectors.EVENT_READ)
         gc.collect()
         gc.freeze()  # or each rank copies all pages at its first collection
         while not self._done():
-            for key, _ in self._selector.select(None if self._expected is None else 1.0):
+            for key, _ in self._selector.select(1.0):
                 if key.fileobj is self._listening:
                     if (request := self._fork()) is not None:
                         return request
-                elif key.fileobj is self._until:
-                    self._kill()
-                    os._exit(0)
                 elif isinstance(key.fileobj, int):
                     self._tell_end(key.fileobj)
-                elif self._ranks.get(key.data) is key.fileobj:  # its proxy was killed, and so is the rank
+                elif key.data in self._ranks:  # its proxy was killed, and so is the rank
                     self._selector.unregister(key.fileobj)
                     signal.pidfd_send_signal(key.data, signal.SIGKILL)
         os._exit(0)
@@ -155,29 +115,25 @@ class ForkServer:
             connection.close()
             return None
         self._requests += 1
-        if differs := difference(request.environment, self._environment):
-            with contextlib.suppress(OSError):
-                connection.sendall(REFUSED + f"{differs} differs between the ranks of this node".encode())
-            connection.close()
-        elif pid := os.fork():
-            handle = os.pidfd_open(pid)
-            self._ranks[handle], self._pids[handle] = connection, pid
-            self._selector.register(handle, selectors.EVENT_READ)
-            self._selector.register(connection, selectors.EVENT_READ, handle)
-            with contextlib.suppress(OSError):  # a proxy that has ended: its connection shows it
-                socket.send_fds(connection, [FORKED], [handle])
-        else:
+        pid = os.fork()
+        if pid == 0:
             connection.close()
             self._forget()
             return request
+        handle = os.pidfd_open(pid)
+        self._ranks[handle] = pid, connection
+        self._selector.register(handle, selectors.EVENT_READ)
+        self._selector.register(connection, selectors.EVENT_READ, handle)
+        with contextlib.suppress(OSError):  # a proxy that has ended: its connection shows it
+            socket.send_fds(connection, [FORKED], [handle])
         for descriptor in request.descriptors:
             os.close(descriptor)
         return None
 
     def _tell_end(self, handle: int) -> None:
         """Reap a rank, and send its status to the proxy."""
-        connection = self._ranks.pop(handle)
-        _, status = os.waitpid(self._pids.pop(handle), 0)
+        pid, connection = self._ranks.pop(handle)
+        _, status = os.waitpid(pid, 0)
         self._selector.unregister(handle)
         with contextlib.suppress(KeyError):
             self._selector.unregister(connection)
@@ -186,16 +142,11 @@ class ForkServer:
         connection.close()
         os.close(handle)
 
-    def _kill(self) -> None:
-        for handle in self._ranks:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-
     def _forget(self) -> None:
         """In a rank: close the files of the server and of other ranks."""
         self._selector.close()
         self._listening.close()
-        for handle, connection in self._ranks.items():
+        for handle, (_, connection) in self._ranks.items():
             os.close(handle)
             connection.close()
 

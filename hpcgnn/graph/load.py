@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.cores.domains import over_own_domains
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.dense_rows import NUMPY, check_finite, read_dense
@@ -226,7 +225,6 @@ def _clusters(offsets: np.ndarray, ranges: list[tuple[int, int]]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int32)
 
 
-@over_own_domains()
 def load_local_graph(
     file: GraphFile,
     cluster_to_rank: np.ndarray,

@@ -48,7 +48,7 @@ def check_structure(file: "GraphFile") -> None:
         )
     if meta.num_nodes == 0:
         raise GraphError(f"{file.path} has no nodes; expected a graph with at least one")
-    for name, (shape, kind) in _expected(file).items():
+    for name, (shape, kind) in expected_datasets(file).items():
         found = file.shape(name)
         if found != shape:
             raise FormatError(
@@ -86,7 +86,7 @@ def _within(file: "GraphFile", name: str, value: int, most: int) -> None:
         raise FormatError(f"{file.path}: root attribute {name} is {value}, expected 0..{most}; the file is corrupted")
 
 
-def _expected(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
+def expected_datasets(file: "GraphFile") -> dict[str, tuple[tuple[int, ...], str]]:
     """{dataset: (shape, kinds of its type)}."""
     meta = file.meta
     nodes, edges = meta.num_nodes, meta.num_edges

@@ -13,7 +13,7 @@ import torch
 from hpcgnn.app.agreement import agree, facts_of_graph
 from hpcgnn.app.bring_up import opened
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.script import end_like_a_job, session_of_script
+from hpcgnn.comm.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError

@@ -46,8 +46,8 @@ class RunConfig:
     comm: str = option(
         "mpi",
         "transport of messages (docs/cluster.md)",
-        details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library; mpiexec, "
-        "srun or torchrun start the ranks. oneccl, ccl: Intel's oneCCL.",
+        details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library, by "
+        "torchrun's variables. oneccl, ccl: Intel's oneCCL.",
         flag=True,
         choices="transports",
     )

@@ -84,8 +84,12 @@ def train_cases(names, folder):
     import hpcgnn
     from hpcgnn.__main__ import build_parser, registry_choices
     from hpcgnn.app.train import train
-    from hpcgnn.comm.launch.run import run
     from hpcgnn.config import SECTION_OF, make_config
+
+    try:
+        from hpcgnn.comm.run import run
+    except ImportError:  # of the package before
+        from hpcgnn.comm.launch.run import run
 
     package = Path(hpcgnn.__file__).resolve()
     if not package.is_relative_to(os.environ["PYTHONPATH"]):

@@ -41,8 +41,7 @@ load_site() { # NAME: a file in jobs/sites, or a path
 # "DOMAINS CORES ALL" of the machine that this shell runs on: NUMA domains and cores that the shell may use, and cores that there are.
 # Hardware threads of a core count once. 0 domains where the system does not tell.
 this_machine() {
-    python -P -c 'from hpcgnn.cores import online, physical, usable
-from hpcgnn.cores.domains import domains_of
+    python -P -c 'from hpcgnn.cores import domains_of, online, physical, usable
 print(len(domains_of(usable())), physical(usable()), physical(online()))'
 }
 

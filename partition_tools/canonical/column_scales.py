@@ -1,7 +1,5 @@
 """Standardising feature columns by the training nodes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from hpcgnn.errors import GraphError
@@ -13,20 +11,9 @@ from partition_tools.graph.raw import DataError
 CONSTANT = 1e-9
 
 
-@dataclass(frozen=True)
-class Standard:
-    """Mean and deviation of each column, float64 (F,); the deviation of a constant column is 1."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (m, F) of any type in units of the deviation from the mean: float64."""
-        return (rows.astype(np.float64) - self.mean) / self.deviation
-
-
-def standard_of(features: Rows, train: np.ndarray) -> Standard:
-    """The Standard of the training nodes, in one pass (Chan, Golub and LeVeque, 1979).
+def mean_and_deviation(features: Rows, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and deviation of each column over the training nodes, float64 (F,), in one pass (Chan, Golub and LeVeque,
+    1979). The deviation of a constant column is 1.
 
     Args:
         features: array-like (n, F).
@@ -57,5 +44,4 @@ def standard_of(features: Rows, train: np.ndarray) -> Standard:
         mean += difference * len(rows) / total
         count = total
     deviation = np.sqrt(squares / count)
-    constant = deviation <= CONSTANT * np.abs(mean)
-    return Standard(mean, np.where(constant, 1.0, deviation))
+    return mean, np.where(deviation <= CONSTANT * np.abs(mean), 1.0, deviation)

@@ -12,7 +12,7 @@ from hpcgnn.graphfile.bfloat16 import rounded
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes
-from partition_tools.canonical.column_scales import standard_of
+from partition_tools.canonical.column_scales import mean_and_deviation
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
 from partition_tools.graph.raw import DataError
@@ -64,8 +64,12 @@ def canonical_features(
     loss = None if changes or dtype == "int8" else PrecisionLoss("features", "node", features.shape[1], target)
     source = features
     if standardize is not None:
-        standard = standard_of(source, standardize)
-        features = RowMap(source, lambda rows: _convert(standard(rows), target, False, halved), target)
+        mean, deviation = mean_and_deviation(source, standardize)
+
+        def standard(rows: np.ndarray) -> np.ndarray:
+            return _convert((rows.astype(np.float64) - mean) / deviation, target, False, halved)
+
+        features = RowMap(source, standard, target)
     elif row_normalize or halved or (dtype != "int8" and features.dtype != target):
         features = RowMap(features, lambda rows: _convert(rows, target, row_normalize, halved), target)
     if dtype == "int8":
@@ -110,10 +114,11 @@ def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Report
     data = np.ones(len(indices), np.float32) if features.data is None else np.array(features.data, np.float32)
     if len(indptr) != num_nodes + 1:
         raise GraphError(f"expected sparse features of {num_nodes} rows, got {len(indptr) - 1}")
-    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or indptr[-1] != len(indices) or len(data) != len(indices):
-        raise GraphError("sparse features are inconsistent: the row pointers must rise from 0 to the number of entries")
-    if len(indices) and (indices.min() < 0 or indices.max() >= columns):
-        raise GraphError(f"sparse features have a column outside 0..{columns - 1}")
+    try:
+        matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape=(num_nodes, columns))
+        matrix.check_format()
+    except ValueError as error:
+        raise GraphError(f"sparse features of {columns} columns are inconsistent: {error}") from error
     if not np.isfinite(data).all():
         entry = int(np.argmin(np.isfinite(data)))
         node, text = int(np.searchsorted(indptr, entry, side="right")) - 1, "has a feature that is NaN or infinite"
@@ -122,7 +127,6 @@ def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Report
         loss = PrecisionLoss("sparse features", "entry", 1, np.float32)
         loss.add(np.asarray(features.data)[:, None], data[:, None])
         loss.tell(reporter)
-    matrix = scipy.sparse.csr_matrix((data, indices, indptr), shape=(num_nodes, columns))
     matrix.sort_indices()
     data = matrix.data
     if row_normalize:

@@ -14,8 +14,6 @@ from hpcgnn.errors import GraphError
 from partition_tools.graph.raw import DataError
 
 MAX_TYPES = 1 << 16
-#: Words of Gephi's column Type.
-DIRECTIONS = {"directed", "undirected", "mutual"}
 REVERSED = "{} reversed"
 
 
@@ -36,11 +34,6 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
             raise GraphError(f"{what} {place} has no type; give one to each")
         numbers[place] = seen.setdefault(text.strip(), len(seen))
     words = sorted(seen)
-    if what == "edge" and {word.lower() for word in words} <= DIRECTIONS:
-        raise GraphError(
-            f"the edge types are {', '.join(words)}, as Gephi writes the direction of edges; expected types: leave the "
-            "column out (`_` in edges.columns ignores it), and give --undirected for edges that go both ways"
-        )
     if len(words) > MAX_TYPES:
         raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
     order = np.empty(len(words), np.int64)

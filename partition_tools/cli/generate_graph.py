@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, cast
 
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
@@ -33,42 +34,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for name, module in GENERATORS.items():
         sub = models.add_parser(name, help=str(module.__doc__).split("\n")[0], description=module.__doc__)
         sub.add_argument("-o", "--output", required=True, metavar="FILE", help="graph file to write")
-        sub.add_argument("--nodes", type=int, required=True, metavar="N")
-        sub.add_argument("--degree", type=float, required=True, metavar="D", help="mean number of in-edges of a node")
-        sub.add_argument("--features", type=int, required=True, metavar="F")
-        sub.add_argument("--classes", type=int, required=True, metavar="C")
-        sub.add_argument("--seed", type=int, default=0, metavar="S")
-        sub.add_argument(
-            "--noise",
-            type=float,
-            default=Spec.noise,
-            metavar="X",
-            help=f"feature noise against class means of deviation 1 (default {Spec.noise:g})",
-        )
-        sub.add_argument("--multi-label", action="store_true", help="C independent 0/1 labels per node")
-        sub.add_argument(
-            "--targets",
-            type=int,
-            default=0,
-            metavar="T",
-            help="T real numbers per node to predict (regression), which depend on its class, in place of the class",
-        )
-        sub.add_argument("--directed", action="store_true", help="each edge in one direction only")
-        sub.add_argument("--weighted", action="store_true", help="edge weights from 0.5 to 1.5")
-        sub.add_argument("--edge-types", type=int, default=0, metavar="R", help="edge types 0..R-1 (default none)")
-        sub.add_argument("--train", type=float, default=Spec.train, metavar="X", help="training fraction (default 0.5)")
-        sub.add_argument(
-            "--val",
-            type=float,
-            default=Spec.val,
-            metavar="X",
-            help="validation fraction (default 0.2); the rest is the test split",
-        )
+        for each in dataclasses.fields(Spec):
+            if each.metadata.get("model", "") in ("", name):
+                _add(sub, each)
         sub.add_argument("--self-loops", choices=("keep", "add"), default="keep", help="add: one to each node")
         sub.add_argument("--feature-dtype", choices=tuple(DTYPES), default="fp32")
         sub.add_argument("--force", action="store_true", help="overwrite an existing file")
         add_memory_options(sub)
-        module.configure(sub)
+
+
+def _add(parser: argparse.ArgumentParser, spec: "dataclasses.Field[Any]") -> None:
+    """The option of a field of `Spec`."""
+    flag, kind = f"--{spec.name.replace('_', '-')}", cast(Any, spec.type)
+    if kind is bool:
+        parser.add_argument(flag, action="store_true", help=spec.metadata["help"])
+    elif spec.default is dataclasses.MISSING:
+        parser.add_argument(flag, type=kind, required=True, metavar="N", help=spec.metadata["help"])
+    else:
+        text = f"{spec.metadata['help']} (default {spec.default})"
+        parser.add_argument(flag, type=kind, default=spec.default, metavar="N", help=text)
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
@@ -99,7 +83,7 @@ def generate_graph(
     """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
     check_outputs({"": output}, force=force)
     identity = [model, asdict(spec), asdict(options), versions()]
-    with claimed(output), working(output, identity, resources or Resources()) as work:
+    with claimed(output), working(output, identity, resources or Resources(), keep=False) as work:
         work.reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:
             options = dataclasses.replace(options, task=REGRESSION)

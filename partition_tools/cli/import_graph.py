@@ -42,33 +42,6 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
 Tables of nodes (.csv, .parquet, .npy) stand beside an edge list, a matrix and a METIS graph; a column id names the node
 of a row. docs/importing.md has recipes, docs/options.md all keys of --set.
 Peak memory: --memory, and 40 bytes per node; larger data are mapped, or go through files of --scratch."""
-#: Flags of earlier versions, and their keys.
-REMOVED = {
-    "--add-reverse": "edges.add_reverse=true",
-    "--self-loops": "edges.self_loops=VALUE",
-    "--drop-duplicates": "edges.drop_duplicates=true",
-    "--drop-weights": "edges.drop_weights=true",
-    "--edge-columns": "edges.columns=NAMES",
-    "--edge-features": "edges.features=NAMES",
-    "--heading": "edges.heading=true",
-    "--no-heading": "edges.heading=false",
-    "--row-normalize": "features.row_normalize=true",
-    "--standardize": "features.standardize=true",
-    "--feature-dtype": "features.dtype=VALUE",
-    "--task": "labels.task=VALUE",
-    "--classes": "labels.classes=C",
-    "--num-classes": "labels.classes=C",
-    "--name": "graph.name=NAME",
-    "--test": "split.test=X",
-    "--resplit": "split.resplit=true",
-    "--seed": "split.seed=S",
-    "--node-types": "tables.node_types=FILE",
-    "--node-ids": "tables.node_ids=FILE",
-    "--rows": "tables.rows=position",
-    "--ignore": "arrays.ignore=NAMES",
-    "--rename": "arrays.rename=OLD=NEW",
-    "--split-column": "arrays.split_column=K",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

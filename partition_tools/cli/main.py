@@ -6,6 +6,7 @@ interrupted.
 """
 
 import argparse
+import difflib
 import sys
 
 from hpcgnn.errors import ConfigError, HpcgnnError
@@ -50,17 +51,20 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def check_flags(words: list[str]) -> None:
-    """Raise ConfigError for flags of earlier versions, with their present spelling."""
-    if words[:1] == ["partition"] and len(words) > 1 and words[1] not in ("add", "list", "remove", "-h", "--help"):
-        raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps; see partition --help")
-    for word in (word.split("=")[0] for word in words if words[:1] == ["import"]):
-        if word in import_graph.REMOVED:
-            raise ConfigError(f"{word} is now --set {import_graph.REMOVED[word]}")
-        if word in ("--dataset", "--root"):
-            raise ConfigError(f"{word} is gone; give the folder of the data set: import ~/dataset/ogbn_arxiv -o FILE")
-        if word == "--from":
-            raise ConfigError("--from is now --format")
+#: Flags of earlier versions that are no keys, and what to do.
+REMOVED = {
+    **dict.fromkeys(("--dataset", "--root"), "give the folder of the data set: import ~/dataset/ogbn_arxiv -o FILE"),
+    "--from": "it is now --format",
+    "--held-out": "hpcgnn predict RUN_DIR --held-out writes the held-out edges of a run",
+}
+
+
+def _refuse(word: str) -> None:
+    """Raise ConfigError for a flag that no command has, with the most similar key of `import`."""
+    names = {name: name for name in import_graph.KEYS} | {name.split(".")[1]: name for name in import_graph.KEYS}
+    near = difflib.get_close_matches(word.split("=")[0].strip("-").replace("-", "_"), names, 1)
+    remedy = REMOVED.get(word) or (f"--set {names[near[0]]}=VALUE perhaps" if near else "see --help")
+    raise ConfigError(f"{word} is no option: {remedy}")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,8 +72,11 @@ def main(argv: list[str] | None = None) -> int:
     prepare_streams()
     words = sys.argv[1:] if argv is None else argv
     try:
-        check_flags(words)
-        arguments = build_parser().parse_args(words)
+        if words[:1] == ["partition"] and len(words) > 1 and words[1] not in ("add", "list", "remove", "-h", "--help"):
+            raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps (partition --help)")
+        arguments, unknown = build_parser().parse_known_args(words)
+        if unknown:
+            _refuse(unknown[0])
         check_directory()
         return arguments.run(arguments, Reporter(sys.stderr))
     except HpcgnnError as error:

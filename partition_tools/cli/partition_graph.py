@@ -5,14 +5,14 @@
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+import operator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tabulate import tabulate
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
@@ -23,9 +23,18 @@ from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.skew import is_skewed
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
-from partition_tools.graph.compute_nodes import check_grouping, node_attributes
+from partition_tools.cli.inspect_graph import map_table, maps_of
 from partition_tools.graph.loading import hold_neighbours, load_graph
-from partition_tools.graph.quality import cluster_graph, cluster_sizes, hub_warning, hubs, partition_quality, rank_of
+from partition_tools.graph.quality import (
+    check_grouping,
+    cluster_graph,
+    cluster_sizes,
+    hub_warning,
+    hubs,
+    node_attributes,
+    partition_quality,
+    rank_of,
+)
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
@@ -131,7 +140,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     """The sub-command itself; returns the exit code."""
     if arguments.action == "remove":
-        remove_maps(arguments.graph, arguments.name, parse_ranks(arguments.ranks) if arguments.ranks else None)
+        remove_maps(arguments.graph, arguments.name, rank_counts(arguments.ranks) if arguments.ranks else None)
         return 0
     if arguments.action == "list":
         tell(_shown_maps(arguments.graph), needed=True)
@@ -145,21 +154,16 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         Resources(arguments.memory, arguments.scratch, reporter),
     )
     given = {name: getattr(arguments, name) for name in ("method", "num_clusters", "name", "output")}
-    results = partition_graph(arguments.graph, parse_ranks(arguments.ranks), **given, options=options)
-    maps = {(arguments.name or each["method"], count): each for count, each in results.items()}
-    tell(quality_table(maps))
+    partition_graph(arguments.graph, rank_counts(arguments.ranks), **given, options=options)
+    tell(_shown_maps(arguments.output or arguments.graph))
     return 0
 
 
 def _shown_maps(path: Path) -> str:
     """A table of the maps of a graph file."""
     with GraphFile(path) as file:
-        found = {
-            (name, count): file.cluster_map(name, count)[1]
-            for name, counts in file.partitionings().items()
-            for count in counts
-        }
-    return quality_table(found) if found else f"{path} has no maps; partition add makes them"
+        found = maps_of(file)
+        return map_table(found, file.meta.num_edges) if found else f"{path} has no maps; partition add makes them"
 
 
 def remove_maps(path: str | Path, name: str, ranks: list[int] | None = None) -> None:
@@ -175,15 +179,16 @@ def remove_maps(path: str | Path, name: str, ranks: list[int] | None = None) -> 
         add_partitionings(path, (), None, [name] if len(gone) == len(there) else [f"{name}/{count}" for count in gone])
 
 
-def parse_ranks(text: str) -> list[int]:
-    """Sorted distinct positive integers of a list such as "1,2,4"."""
+def rank_counts(ranks: int | str | Iterable[int]) -> list[int]:
+    """Sorted distinct numbers of ranks, of a text such as "1,2,4" as well. Raises ConfigError."""
     try:
-        ranks = sorted({int(word) for word in text.split(",")})
-    except ValueError:
-        ranks = [0]
-    if ranks[0] < 1:
-        raise ConfigError(f"--ranks must be positive integers separated by commas, such as 1,2,4; got {text!r}")
-    return ranks
+        given = [int(word) for word in ranks.split(",")] if isinstance(ranks, str) else ranks
+        counts = sorted({given} if isinstance(given, int) else {operator.index(count) for count in given})
+    except (ValueError, TypeError):
+        counts = []
+    if not counts or counts[0] < 1:
+        raise ConfigError(f"ranks must be positive integers, such as 1,2,4 or [1, 2, 4]; got {ranks!r}")
+    return counts
 
 
 def default_clusters(num_nodes: int, max_ranks: int) -> int:
@@ -244,55 +249,52 @@ def _partition(
     output: str | Path | None,
     options: PartitionOptions,
 ) -> dict[int, dict[str, Any]]:
-    reporter, memory, seed = options.resources.reporter, options.resources.memory, options.seed
+    resources, seed = options.resources, options.seed
     with GraphFile(path) as file:
-        stored = file.meta.num_clusters
-        n = file.meta.num_nodes
-        if ranks[-1] > n:
-            raise GraphError(f"{ranks[-1]} ranks are more than the {n} nodes of the graph; use fewer ranks")
+        stored, n = file.meta.num_clusters, file.meta.num_nodes
         always = isinstance(maker, Given) or (maker is not None and maker.NEW_FILE)
         if isinstance(maker, Given) and stored > 1 and output is None:
             raise GraphError(f"{path} has clusters already, which parts may cut; write a new file with -o")
         fresh = always or stored == 1 or (output is not None and num_clusters not in (None, stored))
         if fresh and num_clusters is None:
             num_clusters = default_clusters(n, ranks[-1])
-        _check_clusters(file, num_clusters, ranks, fresh)
-        reporter.stage(f"reading {path}")
-        maker = maker or _automatic(file, fresh, memory, reporter)
+        _check_counts(file, num_clusters, ranks, fresh)
+        resources.reporter.stage(f"reading {path}")
+        maker = maker or _automatic(file, fresh, resources)
         name = name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
             identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
-            with working(output or path, identity, options.resources) as work:
+            with working(output or path, identity, resources) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools)
-                maps = _maps(data, maker, ranks, options)
-                write_with_bar(output or path, data, [(name, p, *maps[p]) for p in maps], reporter)
+                maps = _maps(data, maker, name, ranks, options)
+                write_with_bar(output or path, data, maps, resources.reporter)
         else:
-            fresh = False
             data = load_graph(file, stored_edges=True)
-            if len(data.edges.indices) * HELD_BYTES <= memory_budget(memory):
+            if len(data.edges.indices) * HELD_BYTES <= memory_budget(resources.memory):
                 hold_neighbours(data)
-            maps = _maps(data, maker, ranks, options)
-    if not fresh:
-        add_partitionings(path, [(name, p, *maps[p]) for p in maps], output)
-    return {p: attributes for p, (_, attributes) in maps.items()}
+            maps = _maps(data, maker, name, ranks, options)
+            file.file.close()
+            add_partitionings(path, maps, output)
+    return {count: attributes for _, count, _, attributes in maps}
 
 
-def _automatic(file: GraphFile, fresh: bool, memory: int | None, reporter: Reporter) -> Any:
+def _automatic(file: GraphFile, fresh: bool, resources: Resources) -> Any:
     """The method that `auto` stands for: in a file with clusters the method of its maps."""
     if not fresh:
         return METHODS["kaminpar" if "kaminpar" in file.partitionings().keys() - {"metis"} else "metis"]
     degrees = np.diff(file.read("topology/indptr"))
     if not file.meta.undirected:
         degrees += np.diff(file.read("topology_out/indptr"))
-    total = int(degrees.sum(dtype=np.int64))
-    return choose(total, degrees, memory_budget(memory), reporter)
+    return choose(int(degrees.sum(dtype=np.int64)), degrees, memory_budget(resources.memory), resources.reporter)
 
 
-def _check_clusters(file: GraphFile, num_clusters: int | None, ranks: list[int], fresh: bool) -> None:
+def _check_counts(file: GraphFile, num_clusters: int | None, ranks: list[int], fresh: bool) -> None:
+    """Raise GraphError for more ranks or clusters than there can be."""
     n, stored = file.meta.num_nodes, file.meta.num_clusters
-    if num_clusters is not None and num_clusters > n:
-        raise GraphError(f"{num_clusters} clusters are more than the {n} nodes of the graph")
+    for count, what in ((ranks[-1], "ranks"), (num_clusters or 0, "clusters")):
+        if count > n:
+            raise GraphError(f"{count} {what} are more than the {n} nodes of the graph")
     if not fresh and num_clusters not in (None, stored):
         raise GraphError(
             f"{file.path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "
@@ -307,9 +309,9 @@ def _check_clusters(file: GraphFile, num_clusters: int | None, ranks: list[int],
 
 
 def _maps(
-    data: GraphData, maker: Any, ranks: list[int], options: PartitionOptions
-) -> dict[int, tuple[np.ndarray, dict[str, Any]]]:
-    """{P: (map int32 (K,), attributes)}."""
+    data: GraphData, maker: Any, name: str, ranks: list[int], options: PartitionOptions
+) -> list[tuple[str, int, np.ndarray, dict[str, Any]]]:
+    """[(name, P, map int32 (K,), attributes)]."""
     balance, per_node, seed = options.balance, options.per_node, options.seed
     offsets, indptr = data.cluster_offsets, data.edges.indptr
     sizes = cluster_sizes(balance, offsets, indptr, data.split)
@@ -320,12 +322,12 @@ def _maps(
     if balance == AUTO and is_skewed(np.diff(indptr)):
         balance = "both"
     graph = Csr(*without_diagonal(graph), len(sizes))
-    maps = {}
+    maps = []
     for count in ranks:
         options.resources.reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
 
         def rows(parts: np.ndarray, count: int = count) -> int:
-            return partition_quality(parts // per_node, count // per_node, offsets, data.edges).halo_rows_total
+            return partition_quality(parts // per_node, count // per_node, offsets, data.edges)["halo_rows_total"]
 
         def make(each: np.ndarray, count: int = count) -> np.ndarray:
             if per_node > 1:
@@ -338,13 +340,13 @@ def _maps(
             "method": maker.NAME,
             "seed": seed,
             "balance": balance,
-            **quality.attributes(),
-            "halo_rows_per_node": quality.halo_rows_total / data.num_nodes,
-            "cut_fraction": quality.edge_cut / max(len(data.edges.indices), 1),
+            **quality,
+            "halo_rows_per_node": quality["halo_rows_total"] / data.num_nodes,
+            "cut_fraction": quality["edge_cut"] / max(len(data.edges.indices), 1),
             **(node_attributes(found, count, per_node, offsets, data.edges) if per_node > 1 else {}),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
-        maps[count] = found, attributes
+        maps.append((name, count, found, attributes))
         _warn(data, found, count, balance, options.resources.reporter)
     return maps
 
@@ -370,25 +372,3 @@ def _tool_versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
-
-
-def quality_table(maps: Mapping[tuple[str, int], Mapping[str, Any]]) -> str:
-    """A table of {(name, P): attributes} for people."""
-    rows = [
-        (
-            *(name, ranks, a["imbalance_nodes"], a["imbalance_edges"], f"{100 * a['cut_fraction']:.1f} %"),
-            *(f"{a['halo_rows_total']:,}", f"{a['halo_rows_max']:,}", a["halo_rows_per_node"]),
-        )
-        for (name, ranks), a in sorted(maps.items())
-    ]
-    heading = (
-        "map",
-        "ranks",
-        "imbalance (nodes)",
-        "(edges)",
-        "edges cut",
-        "halo rows",
-        "largest rank's",
-        "rows per node",
-    )
-    return tabulate(rows, heading, floatfmt=".3f", stralign="right")

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.terminal import tell
-from partition_tools.checks.verification import Check, Verification
+from partition_tools.cli.verification import Check, verification
 from partition_tools.workspace.progress import Reporter
 
 HELP = "check a graph file: checksums, ranges, symmetry, splits, maps"
 DESCRIPTION = """Read every dataset of a graph file and check all that the format promises.
 Exit code: 0 all checks passed, 1 at least one failed, 2 the file cannot be opened as a graph.
-Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more with weights and types,
-and 40 E more where weights are not all above 0)."""
+Peak memory: about 25 E + 40 n bytes (30 E + 40 n for directed graphs, 20 E more with weights and types)."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,4 +46,4 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
 def verify_graph(path: str | Path, reporter: Reporter | None = None) -> list[Check]:
     """The list of `Check`s of a graph file. Raises FormatError if it cannot be opened as one."""
     with GraphFile(path) as file:
-        return Verification(file, reporter or Reporter()).run()
+        return verification(file, reporter or Reporter())

@@ -1,4 +1,4 @@
-"""The models that graphs can be drawn from. A model is a module with NAME, configure(parser) and generate(spec)."""
+"""The models that graphs can be drawn from. A model is a module with NAME and generate(spec, scratch)."""
 
 from partition_tools.generators import planted, rmat
 

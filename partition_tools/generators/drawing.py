@@ -19,8 +19,6 @@ from partition_tools.workspace.scratch import Scratch
 
 # Draws so many edges: (sources, destinations) int64, at most as many as asked for.
 Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
-# Gives the keys of a block of draws, by its number.
-Drawn = Callable[[int], np.ndarray]
 BLOCK = 1 << 20
 ROUNDS = 12
 
@@ -31,24 +29,15 @@ def distinct_edges(spec: Spec, draw: Draw, scratch: Scratch) -> np.ndarray:
     draw: (random generator, count) -> (src, dst) int64, any pairs; self loops are dropped; called by several threads.
     They are a mapped file of `scratch`.
     """
-    wanted = spec.num_edges
     keys: np.ndarray = np.zeros(0, np.int64)
     block = 0
-    done = [turn for turn in range(ROUNDS) if scratch.done(f"drawn.{turn}.next")]
-    if done:
-        keys, block = scratch.load(f"drawn.{done[-1]}"), scratch.once(f"drawn.{done[-1]}.next", 0)
-    for turn in range(done[-1] + 1 if done else 0, ROUNDS):
-        missing = wanted - len(keys)
-        if missing <= wanted // 1000:
+    for turn in range(ROUNDS):
+        missing = spec.num_edges - len(keys)
+        if missing <= spec.num_edges // 1000:
             break
         counts = [min(BLOCK, missing - start) for start in range(0, missing, BLOCK)]
-
-        def drawn(index: int, first: int = block, counts: list[int] = counts) -> np.ndarray:
-            return _keys(spec, draw, first + index, counts[index])
-
-        keys = _merged(scratch, turn, keys, drawn, counts)
+        keys = _merged(spec, draw, scratch, f"drawn.{turn}", keys, block, counts)
         block += len(counts)
-        scratch.once(f"drawn.{turn}.next", block)
         scratch.forget(f"drawn.{turn - 1}")
     return keys
 
@@ -68,28 +57,31 @@ def _distinct(keys: np.ndarray) -> np.ndarray:
     return keys[np.concatenate([[True], keys[1:] != keys[:-1]])] if len(keys) else keys
 
 
-def _merged(scratch: Scratch, turn: int, keys: np.ndarray, drawn: Drawn, counts: list[int]) -> np.ndarray:
-    name = f"drawn.{turn}"
-    if not scratch.done(name):
-        runs = Runs(scratch, f"draws.{turn}")
-        blocks = max(1, runs.size // BLOCK)
-        groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
+def _merged(
+    spec: Spec, draw: Draw, scratch: Scratch, name: str, keys: np.ndarray, first: int, counts: list[int]
+) -> np.ndarray:
+    """Distinct keys: earlier ones, and those of blocks of draws from the block `first` on, of so many draws each."""
+    runs = Runs(scratch, f"{name}.runs")
+    blocks = max(1, runs.size // BLOCK)
+    groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
 
-        def make(index: int) -> Records:
-            return Records(np.concatenate([drawn(block) for block in groups[index]]))
+    def make(index: int) -> Records:
+        return Records(np.concatenate([_keys(spec, draw, first + block, counts[block]) for block in groups[index]]))
 
-        total = sum(counts)
-        with scratch.reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
-            runs.form(make, len(groups), advance)
-        if len(keys):
-            runs.include(Records(keys))
-        with (
-            scratch.reporter.bar(len(runs), "merging those drawn", "edges") as advance,
-            scratch.appending(name, np.int64) as append,
-        ):
-            for distinct in runs.merged(lambda records: _distinct(records.key), advance):
-                append(distinct)
-        runs.remove()
+    def earlier(index: int) -> Records:
+        return Records(np.array(keys[index * runs.size : (index + 1) * runs.size]))
+
+    total = sum(counts)
+    with scratch.reporter.bar(total, f"drawing {total:,} edges", "edges") as advance:
+        runs.form(make, len(groups), advance)
+    runs.form(earlier, -(-len(keys) // runs.size))
+    with (
+        scratch.reporter.bar(len(runs), "merging those drawn", "edges") as advance,
+        scratch.appending(name, np.int64) as append,
+    ):
+        for distinct in runs.merged(lambda records: _distinct(records.key), advance):
+            append(distinct)
+    runs.remove()
     return scratch.load(name)
 
 

@@ -12,8 +12,6 @@ neighbours to trust. Types of nodes are drawn regardless of class, but each has 
 types are comparable only after a projection per type.
 """
 
-import argparse
-
 import numpy as np
 
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
@@ -29,24 +27,6 @@ LABEL_NOISE = 0.12  # chance that a node's label is drawn anew, so that no model
 TYPE_SIGNAL = 0.9  # chance that an edge's type is drawn from those of its half
 EXPONENT, WEIGHT_RANGE = 2.5, 200.0
 ACTIVE, FLIP = 0.25, 0.05  # multi-label: chance that a community has a label, and that a node differs from it
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Options of this model alone."""
-    parser.add_argument(
-        "--homophily",
-        type=float,
-        default=0.7,
-        metavar="H",
-        help="chance that an edge stays within a class (default 0.7); the rest goes anywhere",
-    )
-    parser.add_argument(
-        "--node-types",
-        type=int,
-        default=0,
-        metavar="T",
-        help="node types 0..T-1, each with class means of its own (default none)",
-    )
 
 
 def generate(spec: Spec, scratch: Scratch) -> RawGraph:

@@ -8,8 +8,6 @@ Classes are runs of rows before the permutation, so neighbours agree only weakly
 own features.
 """
 
-import argparse
-
 import numpy as np
 
 from partition_tools.generators.drawing import Draw, distinct_edges, raw_graph
@@ -19,18 +17,6 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "rmat"
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Options of this model alone."""
-    for name, default in (("a", 0.57), ("b", 0.19), ("c", 0.19)):
-        parser.add_argument(
-            f"--{name}",
-            type=float,
-            default=default,
-            metavar="P",
-            help=f"R-MAT quadrant probability {name} (default {default}; d is the rest)",
-        )
 
 
 def generate(spec: Spec, scratch: Scratch) -> RawGraph:

@@ -6,7 +6,8 @@ while they are written, and never held.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,40 +17,33 @@ BLOCK = 1 << 16
 PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles", "node_types", "targets")
 
 
+def option(default: Any, help: str, model: str = "") -> Any:
+    """A field with an option of `generate`: of all models, or of one."""
+    return field(default=default, metadata={"help": help, "model": model})
+
+
 @dataclass(frozen=True)
 class Spec:
-    """Parameters of a generated graph.
+    """Parameters of a generated graph. The rest of `train` and `val` is the test split."""
 
-    Attributes:
-        nodes: n.
-        degree: mean number of in-edges of a node (undirected edges count at both ends).
-        features: F.
-        noise: standard deviation of the feature noise where class means have deviation 1.
-        homophily: chance that an edge is drawn within the class of its first end.
-        train, val: fractions of the nodes; the rest is the test split.
-        edge_types, node_types: number of types of edges and of nodes, 0 for none.
-        targets: real numbers per node to predict, in place of its class, 0 for none.
-        a, b, c: R-MAT's quadrant probabilities.
-    """
-
-    nodes: int
-    degree: float
-    features: int
-    classes: int
-    seed: int = 0
-    homophily: float = 0.7
-    noise: float = 5.0
-    multi_label: bool = False
-    directed: bool = False
-    weighted: bool = False
-    edge_types: int = 0
-    train: float = 0.5
-    val: float = 0.2
-    a: float = 0.57
-    b: float = 0.19
-    c: float = 0.19
-    node_types: int = 0
-    targets: int = 0
+    nodes: int = field(metadata={"help": "number of nodes"})
+    degree: float = field(metadata={"help": "mean number of in-edges of a node (undirected: counted at both ends)"})
+    features: int = field(metadata={"help": "number of features"})
+    classes: int = field(metadata={"help": "number of classes"})
+    seed: int = option(0, "seed")
+    homophily: float = option(0.7, "chance that an edge stays within a class; the rest goes anywhere", "planted")
+    noise: float = option(5.0, "feature noise against class means of deviation 1")
+    multi_label: bool = option(False, "C independent 0/1 labels per node")
+    directed: bool = option(False, "each edge in one direction only")
+    weighted: bool = option(False, "edge weights from 0.5 to 1.5")
+    edge_types: int = option(0, "number of edge types")
+    train: float = option(0.5, "training fraction")
+    val: float = option(0.2, "validation fraction; the rest is the test split")
+    a: float = option(0.57, "quadrant probability a", "rmat")
+    b: float = option(0.19, "quadrant probability b", "rmat")
+    c: float = option(0.19, "quadrant probability c (d is the rest)", "rmat")
+    node_types: int = option(0, "number of node types, each with class means of its own", "planted")
+    targets: int = option(0, "real numbers per node to predict (regression), which depend on its class, in its place")
 
     def __post_init__(self) -> None:
         possible = self.nodes - 1

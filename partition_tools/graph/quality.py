@@ -2,46 +2,24 @@
 
 A rank's halo is the set of other ranks' nodes with an edge into its own; each costs one row per layer and direction.
 METIS minimises the edge cut; the ranks send halo rows.
+
+Consecutive ranks are on a compute node, and the last one may have fewer. A row that several ranks of a compute node
+need counts once for it. Counted for each rank, it crosses the network once for each of them.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import imbalance
 
 BLOCK = 1 << 24
-FEW = 8  # nodes for each edge of a rank: its edges are then looked through in place of the nodes
-
-
-@dataclass(frozen=True)
-class Quality:
-    """imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received
-    forwards.
-
-    halo_rows_backward_total: rows received backwards; the same for undirected graphs. *_by_rank: rows that each rank
-    receives and sends forwards, one number per rank.
-    """
-
-    num_ranks: int
-    imbalance_nodes: float
-    imbalance_edges: float
-    edge_cut: int
-    halo_rows_total: int
-    halo_rows_max: int
-    halo_rows_backward_total: int
-    halo_rows_by_rank: list[int]
-    sent_rows_by_rank: list[int]
-
-    def attributes(self) -> dict[str, Any]:
-        """As attributes of the map in the file."""
-        return asdict(self)
 
 
 def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.ndarray) -> np.ndarray:
@@ -109,43 +87,51 @@ def cluster_graph(parts: np.ndarray, num_clusters: int, edges: Edges, directed: 
 
 def partition_quality(
     cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, edges_out: Edges | None = None
-) -> Quality:
-    """The `Quality` of a map. Exact, from the edges. Memory: 10 bytes per node beyond the arguments."""
+) -> dict[str, Any]:
+    """The figures of a map, exact, from the edges, as attributes in the file.
+
+    imbalance_*: heaviest rank over mean. edge_cut: directed edges between ranks. halo_rows_*: rows received forwards;
+    halo_rows_backward_total: rows received backwards, the same for undirected graphs. *_by_rank: rows that each rank
+    receives and sends forwards. Memory: 10 bytes per node beyond the arguments.
+    """
     offsets = np.asarray(offsets, np.int64)
-    rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
     nodes = np.bincount(cluster_to_rank, np.diff(offsets), num_ranks)
     edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    halo, sent, cut = _halo(cluster_to_rank, num_ranks, offsets, edges, rank_of)
-    backward = halo if edges_out is None else _halo(cluster_to_rank, num_ranks, offsets, edges_out, rank_of)[0]
-    return Quality(
-        num_ranks=num_ranks,
-        imbalance_nodes=imbalance(nodes),
-        imbalance_edges=imbalance(edge_loads),
-        edge_cut=cut,
-        halo_rows_total=int(halo.sum()),
-        halo_rows_max=int(halo.max()),
-        halo_rows_backward_total=int(backward.sum()),
-        halo_rows_by_rank=halo.tolist(),
-        sent_rows_by_rank=sent.tolist(),
-    )
+    received, cut = _received(cluster_to_rank, num_ranks, offsets, edges)
+    halo, sent = received.sum(axis=1), received.sum(axis=0)
+    backward = halo if edges_out is None else _received(cluster_to_rank, num_ranks, offsets, edges_out)[0]
+    return {
+        "num_ranks": num_ranks,
+        "imbalance_nodes": imbalance(nodes),
+        "imbalance_edges": imbalance(edge_loads),
+        "edge_cut": cut,
+        "halo_rows_total": int(halo.sum()),
+        "halo_rows_max": int(halo.max()),
+        "halo_rows_backward_total": int(backward.sum()),
+        "halo_rows_by_rank": halo.tolist(),
+        "sent_rows_by_rank": sent.tolist(),
+    }
 
 
-def crossing_rows(cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges) -> int:
-    """Halo rows that ranks receive from compute nodes other than their own, of per_node consecutive ranks each."""
-    offsets, total = np.asarray(offsets, np.int64), 0
+def _received(cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges) -> tuple[np.ndarray, int]:
+    """(rows that each rank receives from each other one int64 (P, P), edges cut)."""
     rank_of = np.repeat(cluster_to_rank, np.diff(offsets))
+    received, cut = np.zeros((num_ranks, num_ranks), np.int64), 0
+    needed, last_place = np.zeros(len(rank_of), bool), np.zeros(len(rank_of), np.int32)
     for rank in range(num_ranks):
-        owners = np.bincount(rank_of[_needed(cluster_to_rank == rank, offsets, edges)], minlength=num_ranks)
-        total += int(owners.sum() - owners[rank // per_node * per_node :][:per_node].sum())
-    return total
-
-
-def _needed(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> np.ndarray:
-    """The sources of the in-edges of some clusters, each once: bool (n,). chosen: bool (K,)."""
-    needed = np.zeros(int(offsets[-1]), bool)
-    for sources in _sources(chosen, offsets, edges):
-        needed[sources] = True
-    return needed
+        seen = [np.zeros(0, np.int64)]
+        for sources in _sources(cluster_to_rank == rank, offsets, edges):
+            cut += int(np.count_nonzero(rank_of[sources] != rank))
+            fresh = sources[~needed[sources]]
+            places = np.arange(len(fresh), dtype=np.int32)
+            last_place[fresh] = places
+            seen.append(fresh[last_place[fresh] == places])  # each once
+            needed[seen[-1]] = True
+        rows = np.concatenate(seen)
+        needed[rows] = False
+        received[rank] = np.bincount(rank_of[rows], minlength=num_ranks)
+        received[rank, rank] = 0
+    return received, cut
 
 
 def _sources(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> Iterator[np.ndarray]:
@@ -155,36 +141,36 @@ def _sources(chosen: np.ndarray, offsets: np.ndarray, edges: Edges) -> Iterator[
             yield edges.indices[first : min(first + BLOCK, int(edges.indptr[stop]))]
 
 
-def _halo(
-    cluster_to_rank: np.ndarray, num_ranks: int, offsets: np.ndarray, edges: Edges, rank_of: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """(rows that each rank receives int64 (P,), and sends, edges cut)."""
-    rows, sent, cut = np.zeros(num_ranks, np.int64), np.zeros(num_ranks, np.int64), 0
-    edge_loads = np.bincount(cluster_to_rank, np.diff(edges.indptr[offsets]), num_ranks)
-    needed, last_place = np.zeros(len(rank_of), bool), np.zeros(len(rank_of), np.int32)
-    for rank in range(num_ranks):
-        if edge_loads[rank] * FEW < len(rank_of):  # looking through all nodes would take most of the time
-            pieces = list(_sources(cluster_to_rank == rank, offsets, edges))
-            sources = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-            places = np.arange(len(sources), dtype=np.int32)
-            last_place[sources] = places
-            of_edges = rank_of[sources]
-            cut += int(np.count_nonzero(of_edges != rank))
-            owned = of_edges[last_place[sources] == places]
-        else:
-            needed[:] = False
-            for sources in _sources(cluster_to_rank == rank, offsets, edges):
-                needed[sources] = True
-                cut += int(np.count_nonzero(rank_of[sources] != rank))
-            owned = rank_of[needed]
-        owners = np.bincount(owned, minlength=num_ranks)
-        owners[rank] = 0
-        rows[rank] = owners.sum()
-        sent += owners
-    return rows, sent, cut
-
-
 def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
     """[(start, stop)] of the nodes of the chosen clusters, neighbouring clusters joined. chosen: bool (K,)."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(chosen, np.int8), [0]])))
     return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2], strict=True)]
+
+
+def node_attributes(
+    cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges
+) -> dict[str, Any]:
+    """Figures of a map on compute nodes of per_node consecutive ranks, exact, as attributes in the file."""
+    quality = partition_quality(cluster_to_rank // per_node, -(-num_ranks // per_node), offsets, edges)
+    received, node = _received(cluster_to_rank, num_ranks, offsets, edges)[0], np.arange(num_ranks) // per_node
+    figures = ("imbalance_nodes", "imbalance_edges", "edge_cut", "halo_rows_total", "halo_rows_max")
+    return {
+        "ranks_per_node": per_node,
+        **{f"compute_node_{name}": quality[name] for name in figures},
+        "halo_rows_by_compute_node": quality["halo_rows_by_rank"],
+        "sent_rows_by_compute_node": quality["sent_rows_by_rank"],
+        "halo_rows_between_compute_nodes": int(received[node[:, None] != node].sum()),
+    }
+
+
+def check_grouping(per_node: int, ranks: Iterable[int]) -> None:
+    """Raise ConfigError where numbers of ranks do not fill compute nodes of per_node ranks."""
+    if per_node < 1:
+        raise ConfigError(f"--per-node must be at least 1, got {per_node}")
+    for count in ranks:
+        if count > per_node and count % per_node:
+            fitting = count - count % per_node
+            raise ConfigError(
+                f"{count} ranks do not fill nodes of {per_node} ranks; expected --ranks of at most {per_node} or a "
+                f"multiple of it, such as {fitting} or {fitting + per_node}, or another --per-node"
+            )

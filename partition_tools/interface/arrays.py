@@ -15,7 +15,7 @@ from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, partition_graph, rank_counts
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.readers.arrays.in_memory import (
@@ -195,11 +195,3 @@ def partition(
     if unknown := [name for name in options if name not in PartitionOptions.__dataclass_fields__]:
         raise ConfigError(f"unknown argument {unknown[0]!r} of partition")
     return partition_graph(path, rank_counts(ranks), num_clusters=clusters, options=PartitionOptions(**options), **own)
-
-
-def rank_counts(ranks: int | Iterable[int]) -> list[int]:
-    """Sorted distinct numbers of ranks. Raises ConfigError."""
-    counts = [ranks] if isinstance(ranks, int) else list(ranks)
-    if not counts or not all(isinstance(count, (int, np.integer)) and count > 0 for count in counts):
-        raise ConfigError(f"ranks must be a number of ranks from 1, or several such as [1, 2, 4], got {ranks!r}")
-    return sorted({int(count) for count in counts})

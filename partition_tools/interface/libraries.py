@@ -14,7 +14,7 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.interface.arrays import Saving, save_graph, saving_of, write_raw
 from partition_tools.readers.arrays.graph_objects import arrays_of_networkx, entries_of, named_of_pyg
-from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, graph_of, in_memory
 from partition_tools.workspace.progress import ScriptReporter
 
 
@@ -50,7 +50,7 @@ def save_named(
 ) -> GraphData:
     """Write a graph of named arrays as a graph file. what: its name in errors."""
     options = ArrayOptions((ignore,) if isinstance(ignore, str) else tuple(ignore), split_column)
-    raw = graph_of(InMemory(what, arrays), options, how.reporter)
+    raw = graph_of(what, in_memory(arrays), options, how.reporter)
     raw.source = Path(path).stem
     return write_raw(path, raw, how)
 

@@ -10,6 +10,7 @@ from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.graph.edges import index_dtype
 from partition_tools.out_of_core.records import Records
+from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
@@ -75,28 +76,30 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values
 
 
-@dataclass
-class WrittenCsr:
-    """edges: `Edges` whose indices, weights and types are mapped files. loops, symmetric: see `write_csr`."""
-
-    edges: Edges
-    loops: int
-    symmetric: bool
+def written(scratch: Scratch, name: str) -> bool:
+    """Whether the CSR matrix of this name is finished."""
+    return scratch.done(f"{name}.facts")
 
 
-def write_csr(scratch: Scratch, name: str, pieces: Callable[[], Iterator[CsrPiece]], num_nodes: int) -> WrittenCsr:
-    """The CSR matrix of consecutive pieces, in files of the scratch directory; one that is there already is taken.
+def merged_csr(
+    name: str, runs: Runs, num_nodes: int, work: Callable[[Records], CsrPiece] | None = None
+) -> tuple[Edges, int, bool]:
+    """(edges, number of self loops, whether the edges are their own reverses) of merged runs, which are then removed.
 
-    loops: number of self loops. symmetric: whether the edges are their own reverses, as far as `csr_piece` was asked
-    for fingerprints. Memory: 8 bytes per node.
+    name: of the files in the scratch directory, which the arrays of the edges are mapped from; finished ones are taken.
+    work: a piece of the matrix from records with all edges of their rows and columns (None: `csr_piece`). Reverses are
+    compared as far as it asks for fingerprints. Memory: 8 bytes per node.
     """
-    if not scratch.done(f"{name}.facts"):
-        _write(scratch, name, pieces(), num_nodes)
+    scratch, make = runs.scratch, work or (lambda records: csr_piece(records, num_nodes))
+    if not written(scratch, name):
+        total = len(runs)
+        with scratch.reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
+            _write(scratch, name, runs.merged(make, advance), num_nodes)
+        runs.remove()
     loops, symmetric = scratch.load(f"{name}.facts").tolist()
     found = {part: scratch.load(f"{name}.{part}") for part in ("indices", *_CARRIED) if scratch.done(f"{name}.{part}")}
-    indptr = np.array(scratch.load(f"{name}.indptr"))
     carried = (found.get(part) for part in _CARRIED)
-    return WrittenCsr(Edges(indptr, found["indices"], *carried), loops, bool(symmetric))
+    return Edges(np.array(scratch.load(f"{name}.indptr")), found["indices"], *carried), loops, bool(symmetric)
 
 
 def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: int) -> None:
@@ -122,7 +125,34 @@ def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: i
     scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
 
 
-def edge_slice(edges: Edges, start: int, stop: int, key: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Records:
+Key = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""key(rows, columns) int64: a new row * nodes + a new column."""
+
+
+def resorted(edges: Edges, key: Key, name: str, scratch: Scratch, how: str = "") -> Edges:
+    """The same edges in the order of other keys.
+
+    edges: indices, weights and types may be anything that slices. name: of the files in the scratch directory. how:
+    words for the user.
+    """
+    runs = Runs(scratch, f"{name}.runs", by_weight=True)
+    if not written(scratch, name):
+        form_runs(runs, edges, key, "sorting", how)
+    return merged_csr(name, runs, len(edges.indptr) - 1)[0]
+
+
+def form_runs(runs: Runs, edges: Edges, key: Key, what: str, how: str = "") -> None:
+    """Sorted runs of edges under other keys. what, how: words for the user."""
+    total, size = len(edges.indices), runs.size
+
+    def one(index: int) -> Records:
+        return edge_slice(edges, index * size, min((index + 1) * size, total), key)
+
+    with runs.scratch.reporter.bar(total, f"{what} {total:,} edges{how}", "edges") as advance:
+        runs.form(one, max(1, -(-total // size)), advance)
+
+
+def edge_slice(edges: Edges, start: int, stop: int, key: Key) -> Records:
     """The edges start … stop under keys of their own: key(rows, columns), all int64."""
     there = slice(start, stop)
     carried = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight, edges.row))

@@ -7,7 +7,6 @@ dropping duplicates, merging). (Knuth, "The Art of Computer Programming", volume
 same way.)
 """
 
-import functools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +22,6 @@ from partition_tools.workspace.scratch import Scratch
 MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
-MOST_GROWTH = 4  # of a run, over what the memory allows now
 COLUMNS = ("kind", "weight", "row", "key")  # the key last: a run is finished when it is there
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -57,21 +55,16 @@ def chunk_records(memory: int, most: int) -> int:
 class Runs:
     """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
 
-    size: the records that a run may have, as it was when they were begun: less memory now and then makes no other runs.
+    size: the records that a run may have, a power of two. So a job that goes on with about as much memory finds them.
     """
 
     def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
-        wanted = chunk_records(scratch.memory, MOST_RUN)
-        self.size = scratch.once(f"{name}.size", wanted)
-        if self.size > MOST_GROWTH * wanted:  # they were begun with far more memory
-            self.remove()
-            self.size = scratch.once(f"{name}.size", wanted)
+        self.size = 1 << (chunk_records(scratch.memory, MOST_RUN).bit_length() - 1)
         self.count = 0
-        self._beside: list[Records] = []
 
     def _column(self, run: int, column: str) -> str:
-        return f"{self.name}/{run:05d}.{column}"
+        return f"{self.name}/{self.size}-{run:05d}.{column}"
 
     def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
         """Add `count` runs from make(0), make(1), … in any order; existing runs stay.
@@ -92,15 +85,11 @@ class Runs:
             advance(length)
         self.count += count
 
-    def include(self, records: Records) -> None:
-        """Have sorted records that stand elsewhere merged with the runs."""
-        self._beside.append(records)
-
     def _length(self, run: int) -> int:
         return len(self.scratch.load(self._column(run, "key")))
 
     def __len__(self) -> int:
-        return sum(map(len, self._beside)) + sum(map(self._length, range(self.count)))
+        return sum(map(self._length, range(self.count)))
 
     def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
         """Some records of a run; no file stays open."""
@@ -111,13 +100,13 @@ class Runs:
 
         work: called by several threads, with records whose keys no other range has.
         """
+        if not self.count:
+            return
         wanted = chunk_records(self.scratch.memory, MOST_RANGE)
-        number = self.count + len(self._beside)
-        step = max(1, wanted // (8 * max(1, number)))
+        step = max(1, wanted // (8 * self.count))
 
         # A mapped file stays open as long as it is looked at: one at a time.
         def keys() -> Iterator[np.ndarray]:
-            yield from (records.key for records in self._beside)
             yield from (self.scratch.load(self._column(run, "key")) for run in range(self.count))
 
         samples, least = [], []
@@ -126,27 +115,22 @@ class Runs:
             least += [int(key[0])] if len(key) else []
         bounds = _cuts(samples, max(1, wanted // step), min(least, default=0))
         places = [np.concatenate([[0], np.searchsorted(key, bounds), [len(key)]]) for key in keys()]
-        columns = [name for name in COLUMNS if self.count and self.scratch.done(self._column(0, name))]
-
-        readers = [lambda start, stop, held=held: held.take(slice(start, stop)) for held in self._beside]
-        readers += [functools.partial(self._slice, run, columns) for run in range(self.count)]
+        columns = [name for name in COLUMNS if self.scratch.done(self._column(0, name))]
 
         def handle(index: int) -> tuple[int, _Result]:
-            spans = [(int(place[index]), int(place[index + 1])) for place in places]
-            found = [read(*span) for read, span in zip(readers, spans, strict=True) if span[0] < span[1]]
+            spans = [(run, int(place[index]), int(place[index + 1])) for run, place in enumerate(places)]
+            found = [self._slice(run, columns, *span) for run, *span in spans if span[0] < span[1]]
             # An empty one tells which attributes there are.
-            records = joined(found or [readers[-1](0, 0)]).sort(self.by_weight)
+            records = joined(found or [self._slice(0, columns, 0, 0)]).sort(self.by_weight)
             return len(records), work(records)
 
-        if number:
-            for length, result in in_order(handle, range(len(bounds) + 1)):
-                advance(length)
-                yield result
+        for length, result in in_order(handle, range(len(bounds) + 1)):
+            advance(length)
+            yield result
 
     def remove(self) -> None:
         """Give the space of the runs back."""
         self.scratch.forget(self.name)
-        self.scratch.forget(f"{self.name}.size")
 
 
 def _cuts(samples: list[np.ndarray], per_range: int, least: int) -> np.ndarray:

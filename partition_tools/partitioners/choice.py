@@ -6,7 +6,6 @@ take no part (`weights`). The more skewed the graph, the more each of the others
 dissections; docs/preparing-measured.md names the graphs and the errors.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from hpcgnn.placement.skew import skew
 from partition_tools.partitioners import kaminpar, metis
 from partition_tools.partitioners.weights import most_edges
 from partition_tools.workspace.budget import available_memory
-from partition_tools.workspace.progress import Reporter
+from partition_tools.workspace.progress import Reporter, spoken
 
 BYTES_PER_EDGE, BYTES_PER_SKEWED_EDGE = 115.0, 130.0  # of an edge that takes part; the second times the skew
 SECONDS_PER_EDGE, SECONDS_PER_SKEWED_EDGE = 1.5e-6, 3.5e-6
@@ -25,26 +24,17 @@ KAMINPAR_SECONDS_PER_EDGE, MOST_CORES = 2.2e-6, 16  # of one core; how many it m
 LONG_SECONDS, LONG_RATIO = 300.0, 4.0
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """METIS's costs: edges that may take part, bytes above the graph itself, and seconds of one core."""
-
-    edges: float
-    bytes: int
-    seconds: float
-
-
-def forecast(num_edges: int, degrees: np.ndarray) -> Forecast:
-    """METIS's memory and time on a graph.
+def forecast(num_edges: int, degrees: np.ndarray) -> tuple[int, float, float]:
+    """METIS's memory above the graph itself in bytes, its seconds on one core, and those of KaMinPar on all cores.
 
     num_edges: directed edges of the symmetric pattern of the graph. degrees: int (n,), or degrees of an even sample of
     the nodes.
     """
     share, edges = skew(np.asarray(degrees)), num_edges * most_edges(degrees)
-    return Forecast(
-        edges,
+    return (
         int(edges * (BYTES_PER_EDGE + share * BYTES_PER_SKEWED_EDGE)),
         edges * (SECONDS_PER_EDGE + share * SECONDS_PER_SKEWED_EDGE),
+        KAMINPAR_SECONDS_PER_EDGE * edges / min(num_cores(), MOST_CORES),
     )
 
 
@@ -55,18 +45,16 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
     choice other than METIS, and warns if KaMinPar would be better and is not installed. Raises GraphError if METIS does
     not fit and KaMinPar is not installed.
     """
-    metis_takes = forecast(num_edges, degrees)
-    takes = f"METIS would take about {metis_takes.bytes / 2**30:.1f} GiB and {_time(metis_takes.seconds)}"
-    too_large = metis_takes.bytes > memory
-    others = KAMINPAR_SECONDS_PER_EDGE * metis_takes.edges / min(num_cores(), MOST_CORES)
-    too_long = metis_takes.seconds > LONG_SECONDS and metis_takes.seconds > LONG_RATIO * others
-    if not too_large and not too_long:
+    needed, seconds, others = forecast(num_edges, degrees)
+    takes = f"METIS would take about {needed / 2**30:.1f} GiB and {spoken(seconds)}"
+    too_large = needed > memory
+    if not too_large and (seconds <= LONG_SECONDS or seconds <= LONG_RATIO * others):
         return metis
     room = f", and {memory / 2**30:.1f} GiB may be taken" if too_large else ""
     if kaminpar.installed():
         reporter.stage(f"clustering with KaMinPar: {takes}{room}")
         return kaminpar
-    if metis_takes.bytes > max(memory, available_memory()):
+    if needed > max(memory, available_memory()):
         raise GraphError(f"{takes}{room}; install KaMinPar, which takes far less (pip install 'hpcgnn[kaminpar]')")
     reporter.warn(f"{takes}; KaMinPar would be faster: pip install 'hpcgnn[kaminpar]'")
     return metis
@@ -75,7 +63,3 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
 def num_cores() -> int:
     """Cores that this process may use."""
     return len(cores.usable())
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"

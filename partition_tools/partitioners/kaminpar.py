@@ -8,6 +8,7 @@ that METIS splits sooner than a process starts are left to METIS.
 The seed is set, but threads race: with one thread a result can be repeated, with several it cannot.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners import metis
 from partition_tools.partitioners.dissection import dissected
-from partition_tools.partitioners.parhip import whole_nodes, write_parhip
+from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import Pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
 from partition_tools.partitioners.weights import at_most_a_part
@@ -33,8 +34,6 @@ HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kam
 NEW_FILE, ON_DISK, NESTED = False, True, True
 ranks = map_clusters
 MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
-MANY_PARTS = 64  # from here on the context for many parts
-MOST_PARTS = 256  # the library answers with a Python list: up to here its numbers are the interpreter's own
 SMALL = 1 << 20  # edges of a part that METIS splits sooner
 EPSILON = 0.03
 
@@ -47,17 +46,12 @@ def installed() -> bool:
         return False
 
 
-def check_installed() -> None:
-    """GraphError with the remedy where the package is not there."""
-    if not installed():
-        raise GraphError(MISSING)
-
-
 def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
     """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Raises GraphError where KaMinPar is not
     installed.
     """
-    check_installed()
+    if not installed():
+        raise GraphError(MISSING)
     return dissected(asked, split, scratch, _cut)
 
 
@@ -66,8 +60,8 @@ def _cut(part: Pattern, shares: np.ndarray, seed: int) -> np.ndarray:
     path = part.scratch.directory / f"{part.name}.parhip"
     try:
         weights = at_most_a_part(part.weights, shares)
-        write_parhip(path, len(part.nodes), part.degrees, part.blocks(), weights, part.edge_weights())
-        return kaminpar_split(path, len(shares), seed, shares=shares)
+        write_parhip(path, part.degrees, part.blocks(), weights, part.edge_weights())
+        return kaminpar_split(path, shares, seed)
     finally:
         path.unlink(missing_ok=True)
 
@@ -80,8 +74,8 @@ def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarra
         with tempfile.TemporaryDirectory(prefix="hpcgnn-kaminpar-") as folder:
             path = Path(folder) / "graph.parhip"
             heavy = [graph.data] if graph.data.max() > 1 else None
-            write_parhip(path, graph.shape[0], np.diff(graph.indptr), [graph.indices], weights, heavy)
-            return kaminpar_split(path, len(shares), seed, shares=shares)
+            write_parhip(path, np.diff(graph.indptr), [graph.indices], weights, heavy)
+            return kaminpar_split(path, shares, seed)
     except OSError as error:
         raise FormatError(
             f"cannot write a graph for KaMinPar to {tempfile.gettempdir()}: {error.strerror or error}; set TMPDIR to a "
@@ -89,32 +83,18 @@ def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarra
         ) from error
 
 
-def kaminpar_split(
-    parhip_path: str | Path,
-    num_parts: int,
-    seed: int = 0,
-    threads: int | None = None,
-    shares: np.ndarray | None = None,
-) -> np.ndarray:
-    """The part of each node of a ParHIP file, int32 (n,), values 0..num_parts-1; parts may come out empty.
+def kaminpar_split(path: Path, shares: np.ndarray, seed: int = 0) -> np.ndarray:
+    """The part of each node of a ParHIP file, int32 (n,); parts may come out empty.
 
-    threads: None for as many as this process may use. shares: relative weights of the parts (num_parts,), None for
-    equal ones. A part is at most EPSILON above its share where the weights of the nodes allow it. The answer lies
-    next to the graph for a moment, in a file of 4 n bytes. Raises GraphError for more than MOST_PARTS parts, where
-    KaMinPar is not installed, where the file is not a whole one, and where it fails.
+    shares: relative weights of the parts. A part is at most EPSILON above its share where the weights of the nodes
+    allow it. The answer lies next to the graph for a moment, in a file of 4 n bytes. Raises GraphError where KaMinPar
+    fails.
     """
-    if not 1 <= num_parts <= MOST_PARTS:
-        raise GraphError(f"expected 1 to {MOST_PARTS} parts, got {num_parts}; split the parts again")
-    check_installed()
-    path = Path(parhip_path)
-    num_nodes = whole_nodes(path)
     answer = path.with_name(f"{path.name}.parts.npy")
-    given = np.ones(num_parts) if shares is None else np.asarray(shares, np.float64)
     program = Path(__file__).with_name("kaminpar_process.py")
-    command = [sys.executable, "-P", str(program), str(path), str(answer)]  # nothing comes from the current folder
-    command += ["--seed", str(seed), "--threads", str(threads or len(cores.usable()))]
-    command += ["--context", "terapart" if num_parts < MANY_PARTS else "terapart-largek", "--epsilon", repr(EPSILON)]
-    command += ["--shares", *map(repr, (given / given.sum()).tolist())]
+    weights = (np.asarray(shares) / np.sum(shares)).tolist()
+    given = [str(path), str(answer), seed, len(cores.usable()), EPSILON, weights]
+    command = [sys.executable, "-P", str(program), json.dumps(given)]  # nothing comes from the current folder
     try:
         with cores.all_used():  # it inherits them
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
@@ -125,9 +105,6 @@ def kaminpar_split(
             raise GraphError(
                 f"KaMinPar ended {ended} and said: {said}; --method metis does without it"
             ) from ChildProcessError(done.returncode)  # no fault of the graph: what was finished before stays
-        parts = np.load(answer)
+        return np.load(answer)
     finally:
         answer.unlink(missing_ok=True)
-    if len(parts) != num_nodes:
-        raise GraphError(f"KaMinPar gave {len(parts)} parts for {num_nodes} nodes; --method metis does without it")
-    return parts

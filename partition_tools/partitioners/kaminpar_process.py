@@ -4,36 +4,26 @@
 damaged; here none of that matters.
 """
 
-import argparse
+import json
+import sys
 
 import numpy as np
 
 
-def main() -> None:
-    """Split IN and write int32 (n,) to OUT."""
-    parser = argparse.ArgumentParser(description="split a ParHIP file with KaMinPar")
-    parser.add_argument("graph", metavar="IN")
-    parser.add_argument("parts", metavar="OUT")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--context", default="terapart")
-    parser.add_argument("--epsilon", type=float, default=0.03)
-    parser.add_argument("--shares", type=float, nargs="+", required=True, help="relative weight of each part")
-    given = parser.parse_args()
+def main(graph_file: str, parts_file: str, seed: int, threads: int, epsilon: float, shares: list[float]) -> None:
+    """Split a graph and write int32 (n,). shares: the weight of each part; they sum to 1."""
     import kaminpar
 
-    graph = kaminpar.load_graph(given.graph, kaminpar.GraphFileFormat.PARHIP, compress=True)
-    kaminpar.reseed(given.seed)
-    solver = kaminpar.KaMinPar(given.threads, kaminpar.context_by_name(given.context))
-    shares = np.asarray(given.shares) / np.sum(given.shares)
+    graph = kaminpar.load_graph(graph_file, kaminpar.GraphFileFormat.PARHIP, compress=True)
+    kaminpar.reseed(seed)
+    solver = kaminpar.KaMinPar(threads, kaminpar.context_by_name("terapart"))
     if np.ptp(shares) < 1e-9:
-        found = solver.compute_partition(graph, len(shares), given.epsilon)
+        found = solver.compute_partition(graph, len(shares), epsilon)
     else:
-        found = solver.compute_partition(graph, ((1 + given.epsilon) * shares).tolist())
-    parts = np.fromiter(found, np.int32, len(found))
-    with open(given.parts, "wb") as file:
-        np.save(file, parts)
+        found = solver.compute_partition(graph, ((1 + epsilon) * np.array(shares)).tolist())
+    with open(parts_file, "wb") as file:
+        np.save(file, np.fromiter(found, np.int32, len(found)))
 
 
 if __name__ == "__main__":
-    main()
+    main(*json.loads(sys.argv[1]))

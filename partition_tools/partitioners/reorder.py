@@ -14,7 +14,7 @@ from hpcgnn.graphfile.ranges import permuted_rows
 from hpcgnn.graphfile.schema import GraphData, Rows
 from hpcgnn.graphfile.storage import Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows
-from partition_tools.out_of_core.edges import resorted
+from partition_tools.out_of_core.csr import resorted
 from partition_tools.workspace.scratch import Scratch
 
 

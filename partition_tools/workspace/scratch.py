@@ -141,12 +141,6 @@ class Scratch:
             file.seek(start * dtype.itemsize, os.SEEK_CUR)
             return np.fromfile(file, dtype, stop - start)
 
-    def once(self, name: str, value: int) -> int:
-        """`value`, or its first value in this directory."""
-        if not self.done(name):
-            self.save(name, np.array(value))
-        return int(np.load(self.path(name)))
-
     def forget(self, name: str) -> None:
         """Remove a finished array, or a folder of them, to give its space back."""
         self.path(name).unlink(missing_ok=True)

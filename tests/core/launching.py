@@ -1,6 +1,7 @@
 """Starting parallel jobs as a user does, with a limit on their time."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -33,10 +34,29 @@ def clean_environment(**more):
     return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
 
 
-def command_and_environment(ranks, *arguments, python=(sys.executable,), options=(), **environment):
+def launched(ranks, command, options=()):
+    """The words that start a command on so many ranks."""
+    return [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks), *options, *map(str, command)]
+
+
+def launched_without_mpi(ranks, command):
+    """(words, variables) of the same with the variables of torchrun."""
+    words = launched(1, command)[1:]
+    parts = [[":", *words[:2], "-env", "RANK", str(rank), *words[2:]] for rank in range(ranks)]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
+    return [launched(1, ())[0], *sum(parts, [])[1:]], variables
+
+
+def command_and_environment(ranks, *arguments, python=(sys.executable,), options=(), without_mpi=False, **environment):
     """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher, which has `options`)."""
-    launcher = [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks), *options] if ranks else []
-    return [*launcher, *map(str, (*python, *arguments))], clean_environment(**environment)
+    command, variables = [*map(str, (*python, *arguments))], {}
+    if ranks and without_mpi:
+        command, variables = launched_without_mpi(ranks, command)
+    elif ranks:
+        command = launched(ranks, command, options)
+    return command, clean_environment(**variables, **environment)
 
 
 def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):

@@ -37,19 +37,17 @@ FLOORS_OF_TOOLS = [
     ["graph"],
     ["out_of_core", "readers.tables"],
     ["canonical", "generators"],
-    ["checks", "partitioners", "readers.arrays"],
+    ["partitioners", "readers.arrays"],
     ["readers.formats"],
     ["cli"],
     ["__main__", "interface"],
 ]
 MAY_IMPORT = {
     "mpi4py": {
-        "comm/transports/mpi.py",
-        "comm/transports/mpi_buffers.py",
-        "comm/transports/mpi_persistent.py",
-        "comm/transports/node_memory.py",
-        "comm/launch/start_mpi.py",
-        "comm/launch/ending.py",
+        "comm/mpi.py",
+        "comm/node_memory.py",
+        "comm/start_mpi.py",
+        "comm/run.py",
         "extras/oneccl/communicator.py",
     },
     "h5py": {
@@ -73,16 +71,13 @@ MAY_IMPORT = {
         "extras/oneccl/library.py",
         "extras/oneccl/start.py",
         "cores/__init__.py",
-        "cores/domains.py",
         "fork_server/server.py",
     },
 }
 # Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
 AT_THE_TOP = {
-    "comm/transports/mpi.py",
-    "comm/transports/mpi_buffers.py",
-    "comm/transports/mpi_persistent.py",
-    "comm/transports/node_memory.py",
+    "comm/mpi.py",
+    "comm/node_memory.py",
     "extras/oneccl/communicator.py",
 }
 # What importing the package loads.
@@ -90,8 +85,7 @@ OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there; a fork server hands the whole of it on.
 MAY_READ_ENVIRONMENT = {
-    "comm/launch/launcher.py",
-    "comm/launch/secret.py",
+    "comm/launcher.py",
     "extras/oneccl/library.py",
     "fork_server/__init__.py",
     "fork_server/proxy.py",
@@ -223,8 +217,7 @@ def test_mpi_is_not_loaded_by_importing():
     ]
     for path in FILES:
         if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            with_mpi = {f"hpcgnn.comm.transports.mpi{more}" for more in ("", "_buffers", "_persistent")}
-            assert not {name for name, top in imports(path) if top} & with_mpi
+            assert ("hpcgnn.comm.mpi", True) not in imports(path)
 
 
 def test_the_environment_is_read_in_few_places():

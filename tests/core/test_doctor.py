@@ -7,9 +7,8 @@ import socket
 import pytest
 
 import hpcgnn
-from hpcgnn.comm.launch.launcher import SPINS
-from hpcgnn.cores import physical
-from hpcgnn.cores.domains import domains_of
+from hpcgnn.comm.launcher import SPINS
+from hpcgnn.cores import domains_of, physical
 from hpcgnn.listing import every
 
 from . import forked
@@ -21,8 +20,8 @@ LINE = re.compile(r"(ok|note|WRONG) +(.+?) {2,}(.+)")
 # Rank 1 runs with other kernels than rank 0.
 UNLIKE = """
 import os, sys
-from hpcgnn.comm.launch.launcher import launched_rank
-os.environ["HPCGNN_KERNELS"] = "reference" if launched_rank() == 1 else "auto"
+from hpcgnn.comm.launcher import launch
+os.environ["HPCGNN_KERNELS"] = "reference" if launch().rank == 1 else "auto"
 from hpcgnn.__main__ import main
 sys.exit(main(["doctor"]))
 """
@@ -68,9 +67,9 @@ def test_a_sound_installation(alone):
 
 def test_what_is_looked_at(alone):
     _, found, _ = alone
-    assert list(found)[:2] == ["MPI", "ring"], "what ranks do together comes first"
+    assert list(found)[:2] == ["transport", "ring"], "what ranks do together comes first"
     assert {"python", "packages", "HDF5", "threads", "cores", "kernels", "OpenMP", "bf16", "allocator"} <= found.keys()
-    assert "thread level MULTIPLE, 1 ranks on the first node" in found["MPI"][1]
+    assert "thread level MULTIPLE, 1 ranks on the first node" in found["transport"][1]
     assert found["ring"] == (
         "ok",
         "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages",
@@ -95,7 +94,7 @@ def test_domains_and_hardware_threads(alone):
     own = domains_of(CORES)
     mark, said = found["NUMA"]
     if len(own) > 1:
-        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}; ")
+        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}")
     else:
         assert (mark, said) == ("ok", f"cores of domain {own[0]}" if own else "the kernel does not tell")
 
@@ -129,5 +128,5 @@ def test_without_a_library_of_mpi_the_rest_is_reported():
     result, found, remedies = doctor(0, MPI4PY_LIBMPI="/nowhere/libmpi.so")
     assert result.code == 1 and result.out.splitlines()[-1] == "something is wrong"
     assert result.out.splitlines()[0] == f"hpcgnn {hpcgnn.__version__} on host {HOST}, without MPI"
-    assert found["MPI"] == ("WRONG", "cannot be used") and "/nowhere/libmpi.so" in remedies["MPI"]
+    assert found["transport"] == ("WRONG", "cannot be used") and "/nowhere/libmpi.so" in remedies["transport"]
     assert found["kernels"][0] == "ok" and "ring" not in found

@@ -15,11 +15,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.launching import ROOT, clean_environment, command_and_environment
+
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import CheckpointError
 
-ROOT = Path(__file__).parents[2]
-LAUNCHER = Path(sys.prefix) / "bin" / "mpiexec"
+QUIET = {"OMP_WAIT_POLICY": "passive", "MPLBACKEND": "Agg"}
 HERE = Path(__file__).parent
 WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "6"))
 # What is asked: 30 s after a death, the watchdog's limit and as much after a standstill; loading torch takes its time
@@ -56,26 +57,19 @@ class Outcome:
     since: float
 
 
-def clean_environment():
-    """This process may itself have been started by a launcher or a batch system."""
-    foreign = ("PMI", "HYDRA", "MPI", "OMPI", "SLURM")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", "MPLBACKEND": "Agg"}
-
-
 @contextlib.contextmanager
 def nursery(*modules):
     """A server that ranks are forked from; yields the path of its socket. modules: see `nursery.serve`."""
     with tempfile.TemporaryDirectory(prefix="hpcgnn-nursery-") as folder:
         path = Path(folder) / "socket"
         command = [sys.executable, HERE / "nursery.py", path, *modules]
-        server = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, env=clean_environment())
+        server = subprocess.Popen(list(map(str, command)), env=clean_environment(**QUIET))
         try:
             while not path.exists() and server.poll() is None:
                 time.sleep(0.05)
             yield path
         finally:
-            server.stdin.close()
+            server.kill()
             server.wait(LIMIT_SECONDS)
 
 
@@ -84,30 +78,32 @@ def proxy(server):
     return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server, "0")
 
 
-def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, stop_seconds=3, per_node=None):
+def start(
+    injection,
+    graph,
+    run_dir,
+    server,
+    *options,
+    limit=LIMIT_SECONDS,
+    stop_seconds=3,
+    per_node=None,
+    without_mpi=False,
+):
     """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`. per_node: ranks
-    of a node, for --intra-node shared (None: all are on one).
+    of a node, for --intra-node shared (None: all are on one). without_mpi: with the variables of torchrun.
     """
     mark = tempfile.NamedTemporaryFile(prefix="fault-")
-    command = [
-        str(LAUNCHER if LAUNCHER.exists() else "mpiexec"),
-        "-n",
-        injection.ranks,
-        *proxy(server),
-    ]
-    command += [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
+    command = [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
     command += ["--run-dir", run_dir, "--resume", "--watchdog", WATCHDOG, *TRAINING, *options]
-    environment = clean_environment() | {
-        "FAULT_MARK": mark.name,
-        "FAULT_STOP_SECONDS": str(stop_seconds),
-    }
+    environment = {**QUIET, "FAULT_MARK": mark.name, "FAULT_STOP_SECONDS": str(stop_seconds)}
     if per_node is not None:
         environment["FAULT_PER_NODE"] = str(per_node)
+    words, variables = command_and_environment(
+        injection.ranks, *command, python=proxy(server), without_mpi=without_mpi, **environment
+    )
     begin, code = time.monotonic(), None
     with mark, tempfile.TemporaryFile("w+") as output:
-        job = subprocess.Popen(
-            list(map(str, command)), env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        job = subprocess.Popen(words, env=variables, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         try:
             code = job.wait(limit)
         except subprocess.TimeoutExpired:

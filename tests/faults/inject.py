@@ -24,12 +24,12 @@ STAGES = {
     "plan": ("hpcgnn.graph.local", "build_halo_plan"),
     "forward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_forward"),
     "backward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_backward"),
-    "meeting": ("hpcgnn.comm.transports.node_memory", "MpiNodeMemory.meet"),
+    "meeting": ("hpcgnn.comm.node_memory", "MpiNodeMemory.meet"),
     "reduction": ("hpcgnn.engine.gradients", "FlatGradients.clip"),
     "step": ("hpcgnn.engine.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.tasks.labels", "Evaluator.scores"),
     "checkpoint": ("hpcgnn.engine.checkpoint", "_write_tensors"),
-    "shutdown": ("hpcgnn.comm.launch.run", "Session.finish"),
+    "shutdown": ("hpcgnn.comm.run", "Session.finish"),
 }
 RANK_0_ONLY = ("checkpoint",)
 STOP_SECONDS = float(os.environ.get("FAULT_STOP_SECONDS", "3"))
@@ -117,7 +117,7 @@ def _counts(args, kwargs, kind):
 
 def split_nodes(per_node):
     """Let so many consecutive ranks be a node of their own, for ranks that share memory."""
-    from hpcgnn.comm.transports import node_memory
+    from hpcgnn.comm import node_memory
 
     inner = node_memory.MpiNodeMemory.__init__
 

@@ -77,9 +77,12 @@ def undrawn(run_dir):
 
 
 def serve(path, *modules):
-    """Fork a rank for every proxy that asks, until standard input is closed. modules: what ranks import besides, where
-    it is installed; before torch, of which some need all. `-NAME` cannot be imported.
+    """Fork a rank for every proxy that asks, until the process that started this one ends.
+
+    modules: what ranks import besides, where it is installed; before torch, of which some need all. `-NAME` cannot be
+    imported.
     """
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     hpcgnn.__main__.set_process_policies()
     for name in modules:
         if name.startswith("-"):
@@ -93,7 +96,7 @@ def serve(path, *modules):
     summary.draw_curves = undrawn
     atexit._clear()  # a rank has no part in the end of this process
     server = os.getpid()
-    live(ForkServer(listen(path), None, until=sys.stdin).serve(), server)
+    live(ForkServer(listen(path)).serve(), server)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from pathlib import Path
 import pandas
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import harness  # noqa: E402
 from harness import Injection  # noqa: E402

@@ -1,17 +1,20 @@
-"""Training over torch.distributed where SLURM knows of no MPI: plain srun, on two virtual nodes."""
+"""Training over torch.distributed where SLURM knows of no MPI: srun and two variables, on two virtual nodes."""
 
 import json
 
 import pytest
 from slurm_helpers import ROOT
 
-RANKS = "srun --quiet --mpi=none --nodes=2 --ntasks-per-node=2"
+SRUN = "srun --quiet --mpi=none --nodes=2 --ntasks-per-node=2"
+RANKS = f"MASTER_ADDR=127.0.0.1 MASTER_PORT=29511 {SRUN}"
 TRAINING = "--comm torch --hidden 8 --epochs 3"
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 
 
-def test_plain_srun_is_all_that_it_takes(cluster, graph):
-    """No address is typed, and no MPI is there."""
+def test_srun_and_the_address_are_all_that_it_takes(cluster, graph):
+    """No MPI is there; without the address the script's line is said once."""
+    done = cluster.run(f"{SRUN} hpcgnn train {TRAINING} --graph {graph}", check=False)
+    assert done.returncode == 2 and done.stderr.count("export MASTER_ADDR=$(scontrol show hostnames") == 1, done.stderr
     done = cluster.run(f'{RANKS} python -c "{BLOCKED}" train {TRAINING} --graph {graph} --run-dir plain')
     summary = json.loads((cluster.home / "plain/summary.json").read_text())
     assert summary["ranks"] == 4 and "rank 0-1 on cores" in done.stderr + done.stdout

@@ -244,15 +244,11 @@ class ThreadCommunicator(Transport):
             self._all(value, lambda values: mine.copy_(values[root]), kind, tensor.nbytes)
         return tensor
 
-    def allgather_object(self, value):
-        data, result = self.to_bytes(value), []
-        self._all(None, None, "control", 8)
-        self._all(data, result.extend, "control", len(data))
-        return [self.of_bytes(each) for each in result]
-
-    def gather_object(self, value, root=0):
-        result = self.allgather_object(value)
-        return result if self.rank == root else None
+    def _gather(self, data, sizes):
+        result = []
+        self._all(data.clone(), result.extend, "control", data.numel())
+        assert [len(each) for each in result] == sizes
+        return result
 
     def _barrier(self):
         return _Collective(self, None, None)

@@ -31,7 +31,7 @@ def emulated(comm, node):
         return
     from mpi4py import MPI
 
-    from hpcgnn.comm.transports.node_memory import MpiNodeMemory
+    from hpcgnn.comm.node_memory import MpiNodeMemory
 
     ranks = MPI.COMM_WORLD.Split(node)
     before, comm._node_memory = comm._node_memory, MpiNodeMemory(comm, ranks)

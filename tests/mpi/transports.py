@@ -5,8 +5,8 @@ import functools
 import torch.distributed as dist
 from mpi4py import MPI
 
-from hpcgnn.comm.transports.gloo import FOREVER, gloo_communicator
-from hpcgnn.comm.transports.mpi import MpiCommunicator
+from hpcgnn.comm.mpi import MpiCommunicator
+from hpcgnn.comm.torch_transport import FOREVER, gloo_communicator
 
 
 def over_gloo():

@@ -7,8 +7,9 @@ import numpy as np
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions, canonical
+from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.generators import GENERATORS
-from partition_tools.out_of_core.edges import EdgeChunks, sorted_edges
+from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
@@ -33,13 +34,7 @@ def drawn(model, spec):
 
 def sorted_list(src, dst, n, weight=None, kind=None):
     """Canonical `Edges` of a list of edges."""
-
-    def chunk(start, stop):
-        there = slice(start, stop)
-        return src[there], dst[there], None if kind is None else kind[there], None if weight is None else weight[there]
-
-    source = EdgeChunks(len(src), n, chunk, kind is not None, weight is not None)
-    return sorted_edges(source, plenty())[0]
+    return imported_edges(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(), (), plenty())[0]
 
 
 def odd_graph(n=60, edges=240, seed=0, symmetric=False):

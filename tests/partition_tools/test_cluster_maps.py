@@ -137,8 +137,8 @@ def test_maps_of_large_graphs_are_as_good(monkeypatch, far):
     assert cut(along, parts) <= 1.05 * cut(along, before)
 
 
-def test_quality_by_edges_and_by_nodes(monkeypatch):
-    """Halo rows and cut are the same whether a rank's nodes or its edges are looked through, and those of a count."""
+def test_quality(monkeypatch):
+    """Halo rows and cut are those of a count, whatever the blocks of edges."""
     random = np.random.default_rng(5)
     pattern = scipy.sparse.random(200, 200, 0.02, "csr", random_state=5)
     edges, offsets = Edges(pattern.indptr.astype(np.int64), pattern.indices), np.arange(0, 201, 10)
@@ -148,9 +148,8 @@ def test_quality_by_edges_and_by_nodes(monkeypatch):
     row = np.repeat(np.arange(200), np.diff(pattern.indptr))
     apart = of_node[row] != of_node[pattern.indices]
     pairs = np.unique(np.stack([of_node[row], pattern.indices])[:, apart], axis=1)
-    for few in (0, 1000):
-        monkeypatch.setattr(quality, "FEW", few)
-        found = quality.partition_quality(ranks, 5, offsets, edges)
-        assert found.edge_cut == apart.sum()
-        assert found.halo_rows_by_rank == np.bincount(pairs[0], minlength=5).tolist()
-        assert found.sent_rows_by_rank == np.bincount(of_node[pairs[1]], minlength=5).tolist()
+    monkeypatch.setattr(quality, "BLOCK", 7)
+    found = quality.partition_quality(ranks, 5, offsets, edges)
+    assert found["edge_cut"] == apart.sum()
+    assert found["halo_rows_by_rank"] == np.bincount(pairs[0], minlength=5).tolist()
+    assert found["sent_rows_by_rank"] == np.bincount(of_node[pairs[1]], minlength=5).tolist()

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import count_types
+from partition_tools.canonical import imported_edges as module
+from partition_tools.canonical.canonical import ImportOptions
+from partition_tools.canonical.imported_edges import imported_edges
+from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core import sorting
-from partition_tools.out_of_core.edges import EdgeChunks, sorted_edges
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs, in_order
 from partition_tools.workspace.scratch import Scratch
@@ -20,7 +23,7 @@ from partition_tools.workspace.scratch import Scratch
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     """A run is a handful of edges, so that graphs of a test need many runs and ranges."""
-    monkeypatch.setattr(sorting, "MOST_RUN", 11)
+    monkeypatch.setattr(sorting, "MOST_RUN", 8)
     monkeypatch.setattr(sorting, "MOST_RANGE", 7)
 
 
@@ -35,13 +38,11 @@ def random_edges(seed, n, count, weighted, typed, symmetric):
     return src, dst, kind, weight
 
 
-def sources(n, src, dst, kind, weight, add_reverse=False, featured=False):
-    def chunk(start, stop):
-        there = slice(start, stop)
-        return src[there], dst[there], *(None if a is None else a[there] for a in (kind, weight))
-
-    given = kind is not None, weight is not None, count_types(kind), add_reverse, featured
-    return EdgeChunks(len(src), n, chunk, *given)
+def sorted_edges(scratch, n, src, dst, kind, weight, featured=False, **options):
+    """(edges, edges_out, self loops) of an import."""
+    features = np.zeros((len(src), 1), np.float32) if featured else None
+    raw = RawGraph(src, dst, n, weight=weight, type=kind, edge_features=features)
+    return imported_edges(raw, ImportOptions(**options), (), scratch)[:3]
 
 
 def listed(edges):
@@ -88,14 +89,20 @@ def test_edges_are_those_of_a_plain_list(tmp_path_factory, seed, n, count, flags
     weighted, typed, symmetric, undirected, drop_duplicates, add_reverse, featured = flags
     src, dst, kind, weight = random_edges(seed, n, count, weighted, typed, symmetric)
     add_reverse, featured = add_reverse and typed, featured and self_loops != "add"
-    source = sources(n, src, dst, kind, weight, add_reverse, featured)
+    undirected = undirected and not add_reverse
     columns = (dst, src, kind, weight, np.arange(len(src)) if featured else None)
     edges = list(zip(*(np.zeros(len(src)) if each is None else each.tolist() for each in columns)))
     if add_reverse:
-        edges += [(s, d, t + source.num_types, w, r) for d, s, t, w, r in edges]
-    num_types = source.num_types * (1 + add_reverse)
-    scratch = Scratch(tmp_path_factory.mktemp("work"), [seed], 1 << 20)
-    found = sorted_edges(source, scratch, undirected, self_loops, drop_duplicates)
+        edges += [(s, d, t + count_types(kind), w, r) for d, s, t, w, r in edges]
+    num_types = count_types(kind) * (1 + add_reverse)
+    found = sorted_edges(
+        Scratch(tmp_path_factory.mktemp("work"), [seed], 1 << 20),
+        *(n, src, dst, kind, weight, featured),
+        add_reverse=add_reverse,
+        undirected=undirected,
+        self_loops=self_loops,
+        drop_duplicates=drop_duplicates,
+    )
     if not typed or not weighted:  # loops that are added carry only what other edges do
         num_types = num_types if typed else 0
     expected = expected_edges(edges, n, num_types, undirected, self_loops, drop_duplicates)
@@ -116,9 +123,7 @@ def test_parallel_edges_are_merged_with_one_rounding(tmp_path, featured):
     random = np.random.default_rng(1)
     src = np.repeat([0, 1], [40, 31])
     weight = (random.standard_normal(71) * 10.0 ** random.integers(-6, 6, 71)).astype(np.float32)
-    found = sorted_edges(
-        sources(2, src, 1 - src, None, weight, featured=featured), Scratch(tmp_path / "w", 0, 1 << 20), True
-    )
+    found = sorted_edges(Scratch(tmp_path / "w", 0, 1 << 20), 2, src, 1 - src, None, weight, featured, undirected=True)
     one, other = found[0].weight
     assert one == other and abs(one - math.fsum(weight.tolist()) / 71) < 1e-6 * np.abs(weight).max()
 
@@ -131,9 +136,9 @@ class Stopped(Exception):
 @pytest.mark.parametrize("after", [1, 9, 20, 47])
 def test_a_job_that_was_killed_goes_on(tmp_path, monkeypatch, undirected, after):
     """Stopped after some finished file, started again: the same edges, and no finished run is made twice."""
-    src, dst, kind, weight = random_edges(5, 9, 90, True, True, False)
-    expected = sorted_edges(sources(9, src, dst, kind, weight), Scratch(tmp_path / "whole", 0, 1 << 20), undirected)
-    finished, save = [], Scratch.save
+    edges = random_edges(5, 9, 90, True, True, False)
+    expected = sorted_edges(Scratch(tmp_path / "whole", 0, 1 << 20), 9, *edges, undirected=undirected)
+    finished, made, save, records = [], [], Scratch.save, module._Source.records
 
     def save_some(self, name, array):
         if len(finished) >= after:  # other threads may have added theirs
@@ -141,30 +146,23 @@ def test_a_job_that_was_killed_goes_on(tmp_path, monkeypatch, undirected, after)
         save(self, name, array)
         finished.append(name)
 
-    source = sources(9, src, dst, kind, weight)
-    monkeypatch.setattr(Scratch, "save", save_some)
-    try:
-        sorted_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), undirected)
-    except Stopped:
-        monkeypatch.setattr(Scratch, "save", save)
-        made = []
-        chunk = source.chunk
-        source.chunk = lambda start, stop: made.append(start) or chunk(start, stop)
-        runs_left = {name for name in finished if name.startswith("edges/") and name.endswith(".key")}
-        found = sorted_edges(source, Scratch(tmp_path / "work", 0, 1 << 20), undirected)
-        if after < 20:
-            assert len(made) == 9 - len(runs_left)
-        assert listed(expected[0]) == listed(found[0])
-        assert found[1] is None if expected[1] is None else listed(expected[1]) == listed(found[1])
-    else:
-        assert after >= 47, "the test stops too late to stop anything"
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(Scratch, "save", save_some)
+        sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 9, *edges, undirected=undirected)
+    monkeypatch.setattr(module._Source, "records", lambda self, *part: made.append(part) or records(self, *part))
+    runs_left = {name for name in finished if name.startswith("edges/") and name.endswith(".key")}
+    found = sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 9, *edges, undirected=undirected)
+    if after < 20:
+        assert len(made) == 12 - len(runs_left)
+    assert listed(expected[0]) == listed(found[0])
+    assert found[1] is None if expected[1] is None else listed(expected[1]) == listed(found[1])
 
 
 def test_an_end_outside_the_nodes_is_named_by_its_place_in_the_input(tmp_path):
     src, dst = np.arange(40) % 5, np.arange(40) % 5
     dst[33] = 7
     with pytest.raises(GraphError, match="edge 33 has destination 7"):
-        sorted_edges(sources(5, src, dst, None, None), Scratch(tmp_path / "work", 0, 1 << 20))
+        sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 5, src, dst, None, None)
 
 
 @pytest.mark.parametrize("values", [[], [4], [4] * 50, list(range(50)), [*range(20), *[3] * 40]])
@@ -207,24 +205,19 @@ def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     assert np.array_equal(found, np.arange(3000))
 
 
-@pytest.mark.parametrize("before, after, kept", [(4000, 3000, True), (3000, 4000, True), (40_000, 2000, False)])
-def test_runs_are_found_again_with_other_memory(tmp_path, monkeypatch, before, after, kept):
-    """What is free is never the same twice; only runs that are far too large for it are made again."""
+@pytest.mark.parametrize("after, kept", [(3900, True), (400, False)])
+def test_runs_are_found_again_with_about_as_much_memory(tmp_path, monkeypatch, after, kept):
+    """What is free is never the same twice."""
     monkeypatch.setattr(sorting, "MOST_RUN", 1 << 20)
+    monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
     keys, made = np.random.default_rng(0).permutation(500), []
-
-    def formed(memory):
+    for memory in (4000, after):
         runs = Runs(Scratch(tmp_path / "work", 0, memory), "runs")
 
-        def make(index):
-            made.append(index)
-            return Records(keys[index * runs.size : (index + 1) * runs.size].copy())
+        def make(index, size=runs.size, memory=memory):
+            made.append(memory)
+            return Records(keys[index * size : (index + 1) * size].copy())
 
         runs.form(make, -(-len(keys) // runs.size))
-        return runs
-
-    first = formed(before)
-    made.clear()
-    second = formed(after)
-    assert (second.size == first.size and not made) if kept else (second.size < first.size and len(made) > 1)
-    assert np.array_equal(np.concatenate(list(second.merged(lambda records: records.key))), np.arange(500))
+    assert (after in made) != kept
+    assert np.array_equal(np.concatenate(list(runs.merged(lambda records: records.key))), np.arange(500))

@@ -116,7 +116,7 @@ def asked(edges, clusters, seed=0, progress=lambda count: None):
     return ClusterRequest(edges, None, np.arange(len(edges.indptr) - 1), clusters, seed, progress)
 
 
-@pytest.mark.parametrize("kind", ["planted", "rmat"])
+@pytest.mark.parametrize("kind", ["planted", pytest.param("rmat", marks=pytest.mark.slow)])
 def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kind):
     """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
@@ -146,7 +146,7 @@ class Stopped(Exception):
     pass
 
 
-@pytest.mark.parametrize("after", [2, 4, 7, 15])
+@pytest.mark.parametrize("after", [4, *(pytest.param(after, marks=pytest.mark.slow) for after in (2, 7, 15))])
 def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     data = generated()
@@ -163,15 +163,12 @@ def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
     monkeypatch.setattr(Scratch, "save", save_some)
     with pytest.raises(Stopped):
         dissected(*arguments, scratch_of(tmp_path, memory), kaminpar._cut)
-    saved.clear()
-    after = 10**9
     monkeypatch.setattr(Scratch, "save", save)
-    side = (
-        (tmp_path / "work" / "whole.side.npy").read_bytes() if (tmp_path / "work" / "whole.side.npy").exists() else None
-    )
+    kept = tmp_path / "work" / "whole.side.npy"
+    side = kept.read_bytes() if kept.exists() else None
     found = dissected(*arguments, scratch_of(tmp_path, 1 << 40), kaminpar._cut)  # more memory: a split one stays so
     check_clusters(*found, data.num_nodes, 40)
-    assert side is None or (tmp_path / "work" / "whole.side.npy").read_bytes() == side
+    assert side is None or kept.read_bytes() == side
 
 
 def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):

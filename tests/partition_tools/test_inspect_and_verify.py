@@ -181,7 +181,7 @@ def test_files_that_cannot_be_opened(fails, files, tmp_path):
 
 @pytest.mark.parametrize("name", ["undirected", "directed"])
 def test_inspect(cli, files, name):
-    code, out, _ = cli("inspect", files / f"{name}.h5", "--json", "--width", 100)
+    code, out, _ = cli("inspect", files / f"{name}.h5", "--json")
     info = json.loads(out)
     with np.load(files / f"{name}.npz") as raw:
         src, dst = raw["edge_index"]
@@ -203,7 +203,7 @@ def test_inspect(cli, files, name):
     assert info["clusters"]["count"] == 50 and info["clusters"]["nodes"]["mean"] == N / 50
     maps = info["partitionings"]["metis"]
     assert set(maps) == {"1", "2", "4"} and maps["1"]["halo_rows_total"] == 0
-    assert maps["4"]["halo_bytes_per_layer"] == 400 * maps["4"]["halo_rows_total"] > 0
+    assert maps["4"]["halo_rows_total"] > 0
     assert maps["4"]["ranks_without_edges"] == 0 and maps["4"]["balance"]["edges"]["mean"] == len(src) / 4
     code, out, _ = cli("inspect", files / f"{name}.h5")
     assert code == 0 and "metis" in out and "isolated" in out

@@ -108,15 +108,3 @@ def test_several_columns_keep_their_names(cli, imports, tmp_path, table):
         assert (meta.task, meta.num_classes, meta.type_names.get("classes")) == (task, 2, ["sports", "arts"])
         assert cli("verify", tmp_path / "g.h5")[0] == 0
         assert "sports" in cli("inspect", tmp_path / "g.h5")[1]
-
-
-def test_names_of_classes_that_do_not_fit_fail_verify(cli, tmp_path, words):
-    import h5py
-
-    from hpcgnn.graphfile.attributes import write_attributes
-
-    assert cli(*words(y=WORDS))[0] == 0
-    with h5py.File(tmp_path / "g.h5", "r+", libver="latest") as file:
-        write_attributes(file, type_names=json.dumps({"classes": ["a"]}))
-    code, out, _ = cli("verify", tmp_path / "g.h5")
-    assert code == 1 and "4 classes but 1 names of them" in out

@@ -13,8 +13,8 @@ from hpcgnn.graphfile.given_links import summary
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.graphfile.structure import check_structure
 from partition_tools.canonical.links import canonical_links, link_counts
-from partition_tools.checks.verification import Verification
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
+from partition_tools.cli.verification import verification
 from partition_tools.interface.arrays import save_graph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.working import Resources
@@ -138,7 +138,7 @@ def test_pairs_that_distort_metrics(tmp_path, links, words):
     save_graph(tmp_path / "g.h5", [[0, 7], [1, 8]], num_nodes=10, links=links, reporter=reporter)
     with GraphFile(tmp_path / "g.h5") as file:
         found = [line for split in summary(file).values() for line in split["faults"]]
-        checks = Verification(file, reporter).run()
+        checks = verification(file, reporter)
     for lines in (reporter.warnings, found, [check.detail for check in checks]):
         assert any(line.startswith(words) for line in lines), lines
     assert all(check.ok for check in checks)
@@ -207,7 +207,7 @@ def test_what_does_not_go_together(tmp_path, links, words):
     assert not list(tmp_path.iterdir())
 
 
-def test_ids_of_the_users_own(cli, tmp_path):
+def test_ids_of_the_users_own(tmp_path):
     """Held-out pairs name nodes as the edges do."""
     names = np.array([f"n{number:02}" for number in range(N)])
     given = held("each")
@@ -215,8 +215,5 @@ def test_ids_of_the_users_own(cli, tmp_path):
     data = save_graph(tmp_path / "g.h5", names[np.stack(odd_graph(N))], np.ones((N, 2)), node_ids=names, links=links)
     assert_same(stored(tmp_path / "g.h5"), expected(given))
     assert data.links["test"].negative_targets.shape == (9, 7)
-    assert cli("inspect", tmp_path / "g.h5", "--held-out", tmp_path / "held.csv")[0] == 0
-    lines = [(*pair, split) for split in links for pair in zip(*list(links[split].values())[:2])]
-    assert (tmp_path / "held.csv").read_text().split() == ["source,target,split", *map(",".join, lines)]
     with pytest.raises(FormatError, match="val_edge names the id nobody, which node_ids does not have"):
         save_graph(tmp_path / "h.h5", names[np.stack(odd_graph(N))], node_ids=names, links={"val": [["n00", "nobody"]]})

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 from partition_helpers import edge_list, node_data, odd_graph, view
 
-from hpcgnn.graphfile.storage import GraphFile
-
 N = 60
 SRC, DST = odd_graph()
 FEATURES, LABELS, MASKS = node_data(N)
@@ -20,11 +18,6 @@ def tables(tmp_path):
     return ("--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy")
 
 
-def uuid(path):
-    with GraphFile(path) as file:
-        return file.meta.uuid
-
-
 METIS = {
     "11": ("3 2 11 2", ["1 1 2 5", "1 1 1 5 3 7", "9 9 2 7"]),
     "1": ("3 2 1", ["2 5", "1 5 3 7", "2 7"]),
@@ -34,9 +27,7 @@ METIS = {
 
 
 @pytest.mark.parametrize("fmt", METIS)
-@pytest.mark.parametrize("block", [1, 100])
-def test_metis(imports, tmp_path, monkeypatch, fmt, block):
-    monkeypatch.setattr("partition_tools.readers.formats.metis_graph.BLOCK", block)
+def test_metis(imports, tmp_path, fmt):
     head, lines = METIS[fmt]
     (tmp_path / "g.graph").write_text("\n".join(["% made by hand", head, lines[0], "% and more", *lines[1:]]) + "\n")
     seen = imports(tmp_path / "g.graph")

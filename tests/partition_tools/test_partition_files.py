@@ -8,7 +8,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, parse_ranks, partition_graph
+from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph, rank_counts
 from partition_tools.generators.spec import Spec
 
 N = 200
@@ -148,7 +148,7 @@ def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
 def test_quality_on_a_graph_with_communities(tmp_path):
     """The point of it all: fewer halo rows than random clusters, and far fewer than random nodes, at good balance."""
     path = tmp_path / "g.h5"
-    generate_graph("planted", path, Spec(nodes=3000, degree=10, features=4, classes=6, seed=2))
+    generate_graph("planted", path, Spec(nodes=2000, degree=10, features=4, classes=6, seed=2))
     metis = partition_graph(path, [2, 4, 8])
     random = partition_graph(path, [4], method="random-clusters")
     nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
@@ -160,7 +160,7 @@ def test_cluster_counts():
     assert default_clusters(10**6, 8) == 1000 and default_clusters(10**6, 64) == 4096
     assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
     assert default_clusters(400, 8) == 100 and default_clusters(20, 16) == 16
-    assert parse_ranks("8,1,2,2") == [1, 2, 8]
+    assert rank_counts("8,1,2,2") == [1, 2, 8]
 
 
 def test_as_many_clusters_as_nodes(tmp_path):
@@ -181,6 +181,7 @@ ERRORS = {
     "--ranks 2 --name a/b": "slash",
     "--ranks 3 --method file": "needs --set file.path",
     "--ranks 2 --method magic": "random-clusters",
+    "--ranks 2 --seed -1": "seed must be from 0 to 2^31",
     "--ranks 2 --method restreaming": "gone: --method kaminpar",
 }
 

@@ -36,6 +36,7 @@ def test_a_long_stage_says_how_far_it_is(clock):
 
 
 def test_lines_are_few(clock):
+    assert [spoken(seconds) for seconds in (3, 600, 9000)] == ["3 s", "10 min", "2.5 h"]
     assert len(lines_of(clock, 0.1, [1] * 100, 100)) == 1, "a short stage has its name alone"
     assert len(lines_of(clock, 3600, [1] * 1000, 1000)) == 10, "a long one speaks at every tenth"
 
@@ -48,8 +49,3 @@ def test_silent_and_on_a_terminal(clock):
     with Reporter(stream).bar(10, "sorting") as update:
         update(10)
     assert "sorting" in stream.getvalue() and "100%" in stream.getvalue()
-
-
-@pytest.mark.parametrize("seconds, text", [(3, "3 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_durations(seconds, text):
-    assert spoken(seconds) == text

@@ -7,7 +7,7 @@ import json
 import sys
 
 from hpcgnn.__main__ import registry_choices, set_process_policies
-from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.run import run
 from hpcgnn.config import make_config
 
 

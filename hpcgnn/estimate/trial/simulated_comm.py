@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
-from hpcgnn.comm.health.heartbeat import Heartbeat
+from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 
 

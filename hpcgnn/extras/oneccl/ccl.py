@@ -12,10 +12,9 @@ import torch
 import torch.distributed as dist
 
 from hpcgnn.comm.communicator import Message
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.start_torch import StartedTorch
-from hpcgnn.comm.transports.gloo import FOREVER
-from hpcgnn.comm.transports.torch_verbs import Request, TorchCommunicator
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.start_torch import StartedTorch
+from hpcgnn.comm.torch_transport import FOREVER, Request, TorchCommunicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.oneccl.alltoall import Packed, pack
 
@@ -28,9 +27,9 @@ class StartedCcl(StartedTorch):
     def check(self) -> None:
         load_bindings()
 
-    def communicator(self, store: Any, watchdog: Watchdog | None) -> TorchCommunicator:
+    def communicator(self, store: Any, heartbeat: Heartbeat | None) -> TorchCommunicator:
         dist.init_process_group("ccl", store=store, rank=self.rank, world_size=self.size, timeout=FOREVER)
-        return AllToAllCommunicator(dist.group.WORLD, self.rank, self.size, watchdog)
+        return AllToAllCommunicator(dist.group.WORLD, self.rank, self.size, heartbeat)
 
 
 def load_bindings() -> None:

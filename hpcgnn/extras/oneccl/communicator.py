@@ -12,8 +12,8 @@ import torch
 from mpi4py import MPI
 
 from hpcgnn.comm.communicator import Message
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.transports.mpi import MpiCommunicator
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.mpi import MpiCommunicator
 from hpcgnn.errors import ConfigError, LostConnection
 from hpcgnn.extras.oneccl.alltoall import Packed, pack
 from hpcgnn.extras.oneccl.library import OPS, TYPES, error_of, settle
@@ -25,7 +25,7 @@ def oneccl_communicator(
     ranks_on_node: int,
     cores: Collection[int],
     crowding: float,
-    watchdog: Watchdog | None = None,
+    heartbeat: Heartbeat | None = None,
 ) -> "OneCclCommunicator":
     """oneCCL's settings, and then its group of all ranks. Collective. communicator: of all ranks;
     ranks_on_node, cores, crowding: as for a session.
@@ -34,7 +34,7 @@ def oneccl_communicator(
     mpi_family = "Open MPI" not in MPI.Get_library_version()
     one_node = bool(communicator.allreduce(ranks_on_node == communicator.size, MPI.LAND))
     settle(mpi_family, one_node, ranks_on_node, cores, crowding > 1)
-    return OneCclCommunicator(library, communicator, crowding, watchdog)
+    return OneCclCommunicator(library, communicator, crowding, heartbeat)
 
 
 class Request:
@@ -108,9 +108,9 @@ class OneCclCommunicator(MpiCommunicator):
     pairwise = False
 
     def __init__(
-        self, library: ctypes.CDLL, communicator: MPI.Comm, crowding: float, watchdog: Watchdog | None = None
+        self, library: ctypes.CDLL, communicator: MPI.Comm, crowding: float, heartbeat: Heartbeat | None = None
     ) -> None:
-        super().__init__(communicator, crowding, watchdog)
+        super().__init__(communicator, crowding, heartbeat)
         self._library = library
         self._group = self._opened()
 

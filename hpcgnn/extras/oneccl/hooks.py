@@ -25,4 +25,4 @@ def start_ccl(limit: float, failure: tuple[str, str] | None) -> "StartedCcl":
 
 
 TRANSPORTS.register("oneccl", Transport(start_oneccl, TransportTraits(pairwise=False)))
-TRANSPORTS.register("ccl", Transport(start_ccl, TransportTraits(pairwise=False), over_mpi=False))
+TRANSPORTS.register("ccl", Transport(start_ccl, TransportTraits(pairwise=False)))

@@ -3,8 +3,8 @@
 import ctypes
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.start_mpi import StartedMpi
+from hpcgnn.comm.heartbeat import Heartbeat
+from hpcgnn.comm.start_mpi import StartedMpi
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.oneccl.library import check_settings, load, transport_named
 
@@ -27,12 +27,12 @@ class StartedOneCcl(StartedMpi):
             raise ConfigError.on_all(mistakes[0])
         self._library: ctypes.CDLL = library
 
-    def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
+    def transport(self, crowding: float, heartbeat: Heartbeat) -> Communicator:
         """The OneCclCommunicator of all ranks. Collective."""
         from hpcgnn.extras.oneccl.communicator import oneccl_communicator
 
         return oneccl_communicator(
-            self._library, self._world, self.ranks_on_node, self.binding.cores, crowding, watchdog
+            self._library, self._world, self.ranks_on_node, self.binding.cores, crowding, heartbeat
         )
 
     def describe(self) -> str:

@@ -21,7 +21,7 @@ from hpcgnn.extras.readers.partition_ids import ids_before
 from hpcgnn.extras.readers.renamed import FEATURES, LABELS, NODE_DATA, joined_columns, of_dgl, refuse_unknown
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.joined_types import joined
-from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, graph_of, in_memory
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.settings import key
 
@@ -101,7 +101,7 @@ def read(path: Path, options: Options, scratch: Scratch) -> RawGraph:
         arrays = joined(str(book_path), nodes, edges, scratch.reporter, scratch)
     if ids is not None:
         arrays["n_id"] = ids
-    raw = graph_of(InMemory(str(book_path), arrays), options, scratch.reporter)
+    raw = graph_of(str(book_path), in_memory(arrays), options, scratch.reporter)
     raw.parts = np.concatenate([np.repeat(np.arange(count), np.diff(ranges)[:, 0]) for ranges in starts.values()])
     raw.source = str(book.get("graph_name", book_path.stem))
     return raw

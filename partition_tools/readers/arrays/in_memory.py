@@ -11,7 +11,7 @@ from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.schema import SPLITS, Csr
 from partition_tools.canonical.links import NAMES, PAIRS
 from partition_tools.readers.tables.node_ids import alike
-from partition_tools.readers.tables.node_tables import SPLIT_OF
+from partition_tools.readers.tables.node_tables import split_codes
 
 
 def as_array(values: Any, what: str) -> np.ndarray:
@@ -129,11 +129,8 @@ def as_split(split: Any, ids: np.ndarray | None = None) -> dict[str, np.ndarray 
             "split must be {'train': …, 'val': …, 'test': …} of masks or node numbers, or one of the words train, val, "
             f"test or nothing for each node, got {words.dtype}{list(words.shape)}"
         )
-    texts = np.array(["" if word is None or word != word else str(word).strip().lower() for word in words])
-    if strange := sorted(set(texts.tolist()) - set(SPLIT_OF) - {"", "none"}):
-        raise FormatError(f"split has the word {strange[0]!r}; expected train, val, test or nothing")
-    codes = np.array([SPLIT_OF.get(word, "") for word in texts.tolist()], dtype="U5")
-    return {name: codes == name for name in SPLITS}
+    codes = split_codes(words, "split")
+    return {name: codes == value for name, value in SPLITS.items()}
 
 
 def as_links(links: Mapping[str, Any] | None, what: str = "links") -> dict[str, dict[str, np.ndarray]]:

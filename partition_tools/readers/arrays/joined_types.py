@@ -6,8 +6,8 @@ a relational model (nn/rgcn.py) has weights for the columns of each type alone. 
 zeros, from which the bias of its projection makes one learned vector.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,23 +50,25 @@ def joined(
         FormatError: arrays of a type do not fit together, or name nodes outside of it.
     """
     counts = {kind: _count(f"{what}, nodes of type {kind}", of_type) for kind, of_type in nodes.items()}
-    starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
-    types = _Types(what, counts, starts, reporter, scratch)
+    types = _Types(what, counts, scratch)
     arrays: dict[str, Any] = {"num_nodes": sum(counts.values())}
     for name in dict.fromkeys(name for of_type in nodes.values() for name in of_type if name != "num_nodes"):
         found = {kind: of_type[name] for kind, of_type in nodes.items() if of_type.get(name) is not None}
         if name in FEATURES:
-            arrays[name] = types.features(name, found, feature_type)
+            arrays[name] = types.of_nodes(name, found, feature_type)
+            _warn(found, counts, reporter)
+        elif name in LABELS and len(found) > 1:
+            raise FormatError(f"{what}: {', '.join(found)} have labels; expected one type of nodes with labels")
         elif name in LABELS:
-            arrays[name] = types.labels(found)
+            arrays[name] = types.of_nodes(name, found, np.float64, np.nan)
+        elif name.endswith("_mask") and name in MEMBERS:
+            arrays[name] = types.of_nodes(name, found)
         elif name in MEMBERS:
-            arrays[name] = types.members(name, found)
+            ids = {kind: as_array(some, name) for kind, some in found.items()}
+            arrays[name] = np.concatenate([types.whole(each, kind, f"{name} of {kind}") for kind, each in ids.items()])
         else:
             arrays[name] = next(iter(found.values()))
-    pairs = {relation: types.ends(relation, of_edges) for relation, of_edges in edges.items()}
-    lengths = [len(ends[0]) for ends in pairs.values()]
-    arrays["edge_index"] = types.edge_index(pairs, sum(lengths))
-    arrays["edge_type"] = types.edge_type(lengths)
+    arrays |= types.edges(edges)
     for name in dict.fromkeys(name for of_edges in edges.values() for name in of_edges if name != "edge_index"):
         parts = [of_edges.get(name) for of_edges in edges.values()]
         arrays[name] = _of_relations(what, name, parts) if name in _OF_ALL_RELATIONS else parts[0]
@@ -84,76 +86,55 @@ def _count(what: str, of_type: Mapping[str, Any]) -> int:
     raise FormatError(f"{what}: nothing says how many there are; expected num_nodes, features, labels or a mask")
 
 
-@dataclass(frozen=True)
+def _warn(features: Mapping[str, Any], counts: Mapping[str, int], reporter: Reporter) -> None:
+    """Warn of columns and rows of zeros."""
+    widths = {kind: (*table.shape[1:], 1)[0] for kind, table in features.items()}
+    if len(set(widths.values())) > 1:
+        reporter.warn(
+            f"features have {', '.join(f'{width} columns for {kind}' for kind, width in widths.items())}: rows are "
+            f"filled with zeros to {max(widths.values())}. rgcn and rgat have weights for each type of nodes; other "
+            "models take a column for the same in all types"
+        )
+    if without := [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]:
+        reporter.warn(
+            f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
+            "each node type with a bias learns one vector per type"
+        )
+
+
 class _Types:
-    """The types of nodes of a graph. counts, starts: {type: its nodes; the number of the first}."""
+    """The types of nodes of a graph. counts: {type: its nodes}."""
 
-    what: str
-    counts: Mapping[str, int]
-    starts: Mapping[str, int]
-    reporter: Reporter
-    scratch: Scratch | None
+    def __init__(self, what: str, counts: Mapping[str, int], scratch: Scratch | None) -> None:
+        self.what, self.counts, self.scratch = what, counts, scratch
+        self.starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
 
-    def features(self, name: str, found: Mapping[str, Any], dtype: np.typing.DTypeLike | None) -> np.ndarray:
-        """The features (n, F) of all types, F of the widest, with warnings of columns and rows of zeros."""
-        counts = self.counts
-        tables = {kind: as_array(table, f"the features of {kind}") for kind, table in found.items()}
+    def of_nodes(
+        self, name: str, found: Mapping[str, Any], dtype: np.typing.DTypeLike | None = None, none: float = 0
+    ) -> np.ndarray:
+        """The rows of all types, as wide as the widest; `none` elsewhere. dtype: None for one that holds them."""
+        tables = {kind: as_array(table, f"the {name} of {kind}") for kind, table in found.items()}
+        axes = {table.ndim for table in tables.values()}
         for kind, table in tables.items():
-            if table.ndim != 2 or len(table) != counts[kind]:
-                shape = list(table.shape)
-                raise FormatError(f"{self.what}: the features of {kind} must be ({counts[kind]}, F), got {shape}")
-        widths = {kind: table.shape[1] for kind, table in tables.items()}
-        widest = max(widths.values())
-        if len(set(widths.values())) > 1:
-            self.reporter.warn(
-                f"features have {', '.join(f'{width} columns for {kind}' for kind, width in widths.items())}: rows are "
-                f"filled with zeros to {widest}. rgcn and rgat have weights for each type of nodes; other models take "
-                "a column for the same in all types"
-            )
-        if without := [f"{kind} ({counts[kind]:,} nodes)" for kind in counts if kind not in widths]:
-            self.reporter.warn(
-                f"no features for {', '.join(without)}: they get rows of zeros, from which a model that projects "
-                "each node type with a bias learns one vector per type"
-            )
+            if len(axes) > 1 or table.ndim not in (1, 2) or len(table) != self.counts[kind]:
+                raise FormatError(
+                    f"{self.what}: {name} of {kind} has {len(table)} rows, expected {self.counts[kind]}, of shape "
+                    f"{list(table.shape)}"
+                )
 
         def fill(into: np.ndarray) -> None:
+            if none:
+                into[:] = none
             for kind, table in tables.items():
                 for first, slab in numbered(table):
                     place = self.starts[kind] + first
-                    into[place : place + len(slab), : widths[kind]] = slab
+                    into[(slice(place, place + len(slab)), *map(slice, slab.shape[1:]))] = slab
 
         dtype = np.result_type(*tables.values()) if dtype is None else dtype
-        return filled(self.scratch, f"source/{name}", (sum(counts.values()), widest), dtype, fill)
+        columns = max(table.shape[1:] for table in tables.values())
+        return filled(self.scratch, f"source/{name}", (sum(self.counts.values()), *columns), dtype, fill)
 
-    def labels(self, found: Mapping[str, Any]) -> np.ndarray:
-        """The labels of the one type that has any; NaN elsewhere."""
-        if len(found) > 1:
-            raise FormatError(f"{self.what}: {', '.join(found)} have labels; expected one type of nodes with labels")
-        ((kind, values),) = found.items()
-        known = as_array(values, f"the labels of {kind}")
-        if len(known) != self.counts[kind]:
-            raise FormatError(f"{self.what}: {kind} has {len(known)} labels, expected {self.counts[kind]}")
-        labels = np.full((sum(self.counts.values()), *known.shape[1:]), np.nan)
-        labels[self._there(kind)] = known
-        return labels
-
-    def members(self, name: str, found: Mapping[str, Any]) -> np.ndarray:
-        """Masks of types as one, or their node numbers in the whole graph."""
-        parts = {kind: as_array(one, name) for kind, one in found.items()}
-        if not name.endswith("_mask"):
-            return np.concatenate([self._whole(ids, kind, f"{name} of {kind}") for kind, ids in parts.items()])
-        first = next(iter(parts.values()))
-        mask = np.zeros((sum(self.counts.values()), *first.shape[1:]), first.dtype)
-        for kind, part in parts.items():
-            if len(part) != self.counts[kind]:
-                raise FormatError(f"{self.what}: {name} of {kind} has {len(part)} rows, expected {self.counts[kind]}")
-            mask[self._there(kind)] = part
-        return mask
-
-    def _there(self, kind: str) -> slice:
-        return slice(self.starts[kind], self.starts[kind] + self.counts[kind])
-
-    def _whole(self, ids: np.ndarray, kind: str, what: str, first: int | None = None) -> np.ndarray:
+    def whole(self, ids: np.ndarray, kind: str, what: str, first: int | None = None) -> np.ndarray:
         """Ids within a type as ids of the whole graph, int64; one outside its type would be a node of another type.
 
         what: a name for the ids. first: the number of the first one if they are ends of edges.
@@ -165,7 +146,7 @@ class _Types:
             raise FormatError(f"{self.what}: {what} names {kind} {ids[place]}, outside 0..{self.counts[kind] - 1}")
         return ids.astype(np.int64) + self.starts[kind]
 
-    def ends(self, relation: Relation, of_edges: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _ends(self, relation: Relation, of_edges: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """The sources and destinations of a relation, as they are."""
         name, ends = SEPARATOR.join(relation), of_edges.get("edge_index")
         if ends is None:
@@ -175,38 +156,34 @@ class _Types:
             if ends.ndim != 2 or ends.shape[0] != 2 or ends.dtype.kind not in "iu":
                 raise FormatError(f"{self.what}: {name} must have integers (2, E), got {ends.dtype}{list(ends.shape)}")
             ends = (ends[0], ends[1])
-        for kind in relation[::2]:
-            if kind not in self.counts:
-                raise FormatError(
-                    f"{self.what}: {name} names the node type {kind!r}; there are {', '.join(self.counts)}"
-                )
+        if unknown := set(relation[::2]) - set(self.counts):
+            raise FormatError(
+                f"{self.what}: {name} names the node type {min(unknown)!r}; there are {', '.join(self.counts)}"
+            )
         return ends
 
-    def edge_index(self, pairs: Mapping[Relation, tuple[np.ndarray, np.ndarray]], count: int) -> np.ndarray:
-        """int64 (2, E): the edges of all relations, in ids of the whole graph."""
+    def edges(self, edges: Mapping[Relation, Mapping[str, Any]]) -> dict[str, np.ndarray]:
+        """edge_index int64 (2, E) in ids of the whole graph, and edge_type int32 (E,), the number of the relation."""
+        pairs = {relation: self._ends(relation, of_edges) for relation, of_edges in edges.items()}
+        stops = np.cumsum([0, *(len(pair[0]) for pair in pairs.values())], dtype=np.int64).tolist()
 
-        def fill(into: np.ndarray) -> None:
-            begin = 0
-            for relation, pair in pairs.items():
+        def fill_ends(into: np.ndarray) -> None:
+            for (relation, pair), begin in zip(pairs.items(), stops[:-1], strict=True):
                 for ends, kind, row in zip(pair, relation[::2], into, strict=True):
                     place = 0
                     for block in blocks(ends):
-                        there = slice(begin + place, begin + place + len(block))
-                        row[there] = self._whole(block, kind, SEPARATOR.join(relation), place)
+                        ids = self.whole(block, kind, SEPARATOR.join(relation), place)
+                        row[begin + place : begin + place + len(block)] = ids
                         place += len(block)
-                begin += len(pair[0])
 
-        return filled(self.scratch, "source/edge_index", (2, count), np.int64, fill)
+        def fill_types(into: np.ndarray) -> None:
+            for number, (start, stop) in enumerate(itertools.pairwise(stops)):
+                into[start:stop] = number
 
-    def edge_type(self, lengths: Sequence[int]) -> np.ndarray:
-        """int32 (E,): the number of the relation that each edge is of. lengths: numbers of edges of the relations."""
-
-        def fill(into: np.ndarray) -> None:
-            stops = np.cumsum(lengths, dtype=np.int64).tolist()
-            for number, (stop, length) in enumerate(zip(stops, lengths, strict=True)):
-                into[stop - length : stop] = number
-
-        return filled(self.scratch, "source/edge_type", (sum(lengths),), np.int32, fill)
+        return {
+            "edge_index": filled(self.scratch, "source/edge_index", (2, stops[-1]), np.int64, fill_ends),
+            "edge_type": filled(self.scratch, "source/edge_type", (stops[-1],), np.int32, fill_types),
+        }
 
 
 def _of_relations(what: str, name: str, parts: list[Any]) -> Any:

@@ -10,6 +10,7 @@
 Any other array is refused until `arrays.ignore` leaves it out: a graph without it may mean something else.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,30 +50,27 @@ class ArrayOptions:
     split_column: int | None = key("arrays.split_column", None, "column, from 0, of masks with several", int)
 
 
-class InMemory:
-    """Arrays by their names, in memory. path: the graph's name in errors."""
-
-    def __init__(self, what: str, arrays: Mapping[str, Any]) -> None:
-        self.path, self.arrays, self.files = Path(what), dict(arrays), list(arrays)
-
-    def array(self, name: str) -> np.ndarray | None:
-        """One array, or None if it is not there."""
-        return as_array(self.arrays[name], name) if name in self.arrays else None
+def in_memory(arrays: Mapping[str, Any]) -> Arrays:
+    """Arrays of a program by their names."""
+    return {name: functools.partial(as_array, array, name) for name, array in arrays.items()}
 
 
-def graph_of(archive: Arrays, options: ArrayOptions, reporter: Reporter) -> RawGraph:
-    """The `RawGraph` of named arrays. Raises FormatError naming what is missing, and what is there but not read."""
-    path = archive.path
-    there = [name for name in archive.files if name not in options.ignore]
-    if missing := [name for name in options.ignore if name not in archive.files]:
-        raise FormatError(f"{path} has no array {missing[0]} to ignore; it has {', '.join(archive.files)}")
+def graph_of(what: str, arrays: Arrays, options: ArrayOptions, reporter: Reporter) -> RawGraph:
+    """The `RawGraph` of named arrays. Raises FormatError naming what is missing, and what is there but not read.
+
+    what: the path of the arrays, or the graph's name in errors.
+    """
+    path = Path(what)
+    there = [name for name in arrays if name not in options.ignore]
+    if missing := [name for name in options.ignore if name not in arrays]:
+        raise FormatError(f"{path} has no array {missing[0]} to ignore; it has {', '.join(arrays)}")
     if unread := [name for name in there if name not in _READ]:
         raise FormatError(
             f"{path} holds {', '.join(unread)}, which {'are' if len(unread) > 1 else 'is'} not read; expected of: "
             f"{', '.join(_READ[:17])}, ... (docs/importing.md). Save it under such a name, or leave it out: --set "
             f"arrays.ignore={','.join(unread)}"
         )
-    get = _Getter(archive, there)
+    get = _Getter(path, {name: arrays[name] for name in there})
     if "edge_index" in there:
         ends = get("edge_index")
         if ends.ndim != 2 or ends.shape[0] != 2:
@@ -103,7 +101,7 @@ def graph_of(archive: Arrays, options: ArrayOptions, reporter: Reporter) -> RawG
     for name, (of, part) in _LINKS.items():
         if name in there:
             links.setdefault(of, {})[part] = get(name)
-    num_nodes = stated(get.array("num_nodes"), f"{path}: num_nodes") if "num_nodes" in there else None
+    num_nodes = stated(arrays["num_nodes"](), f"{path}: num_nodes") if "num_nodes" in there else None
     per_node = [
         features,
         labels,
@@ -118,7 +116,7 @@ def graph_of(archive: Arrays, options: ArrayOptions, reporter: Reporter) -> RawG
         features=features,
         labels=labels,
         split=split,
-        num_classes=stated(get.array("num_classes"), f"{path}: num_classes") if "num_classes" in there else None,
+        num_classes=stated(arrays["num_classes"](), f"{path}: num_classes") if "num_classes" in there else None,
         weight=get("edge_weight"),
         type=get("edge_type"),
         source=path.stem,
@@ -133,22 +131,18 @@ def graph_of(archive: Arrays, options: ArrayOptions, reporter: Reporter) -> RawG
 class _Getter:
     """The arrays of a graph by their names, checked one by one. Raises FormatError."""
 
-    def __init__(self, archive: Arrays, there: list[str]) -> None:
-        self.archive, self.path, self.there = archive, archive.path, there
-
-    def array(self, name: str) -> Any:
-        """An array that is there."""
-        return self.archive.array(name)
+    def __init__(self, path: Path, arrays: Arrays) -> None:
+        self.path, self.arrays = path, arrays
 
     def __call__(self, *synonyms: str) -> Any:
         """The one array of these names that is there, or None."""
-        found = [name for name in synonyms if name in self.there]
+        found = [name for name in synonyms if name in self.arrays]
         if len(found) > 1:
             raise FormatError(
                 f"{self.path} holds {' and '.join(found)}, which mean the same; leave one out: --set "
                 f"arrays.ignore={found[1]}"
             )
-        array = self.array(found[0]) if found else None
+        array = self.arrays[found[0]]() if found else None
         if array is not None and array.ndim == 0:
             raise FormatError(f"{self.path}: {found[0]} is a single value, expected an array of them")
         return array

@@ -4,9 +4,9 @@ A large file goes block by block into arrays of the scratch directory. A file wi
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ ENDS = ("src", "dst")
 #: Names of columns by their meaning; of feature and _ (ignored) there may be several.
 _ROLES = {word: word for word in (*ENDS, "weight", "type", "_")} | {"source": "src", "target": "dst"}
 _MEANINGS = (*ENDS, "weight", "type", "feature", "_")
-_DTYPES = {"weight": np.float64, "features": np.float64}
+_DTYPES = {"weight": np.float64, "edge_features": np.float64}
 _SAY = (
     "say what they are, in their order, with --set edges.columns=src,dst,weight,_ (_: ignored). Columns of numbers "
     "that describe edges are named with --set edges.features. If nodes are of two kinds, such as users and movies, "
@@ -55,36 +55,27 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     places = [place for place, name in enumerate(names) if name == "feature"]
     if wanted and file.names is not None:
         places = [file.names.index(name) for name in wanted]
-    found = read_edges(file, names, places, tables.relabel or tables.node_ids is not None, scratch)
-    if file.separator and file.heading and tables.heading is None and found["src"].dtype.kind == "U" and tables.columns:
+    raw = read_edges(file, names, places, tables.relabel or tables.node_ids is not None, scratch)
+    if file.separator and file.heading and tables.heading is None and raw.src.dtype.kind == "U" and tables.columns:
         raise FormatError(
             f"{path}: the first line ({', '.join(file.fields)}) may be a heading or an edge between words; say "
             "--set edges.heading=true or false"
         )
-    features = found.get("features")
     if isinstance(tables.edge_features, Path):
-        features = map_npy(tables.edge_features, scratch)
-    raw = RawGraph(
-        *(found["src"], found["dst"], 0),
-        weight=found.get("weight"),
-        type=found.get("type"),
-        source=path.name.split(".")[0],
-        edge_features=features,
-    )
+        raw.edge_features = map_npy(tables.edge_features, scratch)
+    raw.source = path.name.split(".")[0]
     return beside(raw, tables, scratch)
 
 
-def read_edges(
-    file: TableFile, names: Sequence[str], places: Sequence[int], exact: bool, scratch: Scratch
-) -> Mapping[str, np.ndarray]:
-    """{"src" | "dst": ids, "weight": numbers, "type": integers or words, (E,) each; "features": (E, F)}.
+def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exact: bool, scratch: Scratch) -> RawGraph:
+    """A graph of edges alone.
 
     names: a meaning for each column; places: of the features. exact: see `values.ids_of`. Those of a large file are
     mapped, and a finished array is not made again. Raises FormatError naming the faulty edge.
     """
 
-    def convert(frame: "pl.DataFrame", first: int) -> dict[str, np.ndarray]:
-        found = {}
+    def convert(frame: "pl.DataFrame", first: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
         for place, name in enumerate(names):
             column, where = frame[str(place)], f"{file.path}: column {file.names[place] if file.names else place + 1}"
             if name in ENDS:
@@ -93,15 +84,15 @@ def read_edges(
                 found[name] = numbers_of(column, where) if name == "weight" else typed(column, where)
         if places:
             where = f"{file.path}: feature of edges, from edge {first}"
-            found["features"] = np.stack([numbers_of(frame[str(place)], where) for place in places], 1)
+            found["edge_features"] = np.stack([numbers_of(frame[str(place)], where) for place in places], 1)
         return found
 
     if not file.fields:
-        return dict.fromkeys(ENDS, np.zeros(0, np.int64))
+        return RawGraph(np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
     if not file.is_large(scratch):
-        return convert(file.frame(scratch.reporter), 0)
+        return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
     key = f"source/{key_of(file.path)}"
-    wanted = [name for name in names if name not in ("_", "feature")] + (["features"] if places else [])
+    wanted = [name for name in names if name not in ("_", "feature")] + (["edge_features"] if places else [])
     if not all(scratch.done(f"{key}-{name}") for name in wanted):
         first = 0
         try:
@@ -118,11 +109,11 @@ def read_edges(
                     first += len(frame)
         except _NotIntegersError:
             scratch.reporter.stage(f"{file.path}: ids or types are no plain numbers, so that it is read at once")
-            return convert(file.frame(scratch.reporter), 0)
-    columns = {name: scratch.load(f"{key}-{name}") for name in wanted}
+            return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
+    columns: dict[str, Any] = {name: scratch.load(f"{key}-{name}") for name in wanted}
     if places:
-        columns["features"] = columns["features"].reshape(-1, len(places))
-    return columns
+        columns["edge_features"] = columns["edge_features"].reshape(-1, len(places))
+    return RawGraph(num_nodes=0, **columns)
 
 
 class _NotIntegersError(Exception):

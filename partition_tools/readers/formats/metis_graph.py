@@ -20,8 +20,6 @@ from partition_tools.workspace.scratch import Scratch
 NAME = "metis"
 OPTIONS = NodeTables
 SUFFIXES = (".graph", ".metis", ".chaco")
-# Lines that are parsed together.
-BLOCK = 1 << 16
 
 
 def matches(path: Path) -> bool:
@@ -41,9 +39,7 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
         )
     if before:
         scratch.reporter.warn(f"{path}: sizes and weights of nodes are not read")
-    blocks_of_rows = range(0, max(nodes, 1), BLOCK)
-    parts = [_neighbours(path, rows[first : first + BLOCK], first, before, weighted) for first in blocks_of_rows]
-    src, dst, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    src, dst, weight = _neighbours(path, rows, before, weighted)
     if len(src) and not 1 <= src.min() <= src.max() <= nodes:
         wrong = int(np.argmax((src < 1) | (src > nodes)))
         raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")
@@ -79,30 +75,29 @@ def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:
             f"{path}: the first line is {line[:40].decode(errors='replace')!r}, expected: nodes edges [fmt [ncon]], "
             "with fmt of the digits 0 and 1"
         )
-    sizes, weights, weighted = list(f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
+    sizes, weights, weighted = (digit == "1" for digit in f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
     constraints = int(words[3]) if len(words) > 3 else 1
-    return int(words[0]), int(words[1]), (sizes == "1") + (weights == "1") * constraints, weighted == "1"
+    return int(words[0]), int(words[1]), sizes + weights * constraints, weighted
 
 
 def _neighbours(
-    path: Path, lines: list[bytes], first: int, before: int, weighted: bool
+    path: Path, lines: list[bytes], before: int, weighted: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(neighbours from 1, nodes from 0, weights) of lines; the first line is of node `first`."""
-    counts = np.array([len(line.split()) for line in lines], np.int64)
+    """(neighbours from 1, nodes from 0, weights) of the lines of all nodes."""
+    words = [line.split() for line in lines]
+    counts = np.array(list(map(len, words)), np.int64)
     try:
-        values = np.array([int(word) for line in lines for word in line.split()], np.int64)
+        values = np.fromiter((int(word) for line in words for word in line), np.int64, counts.sum())
     except (ValueError, OverflowError) as error:
-        raise FormatError(
-            f"{path}: a line of the nodes {first + 1}..{first + len(lines)} has a word: {error}"
-        ) from error
+        raise FormatError(f"{path}: the line of a node has a word: {error}") from error
     short = (counts < before) | ((counts - before) % 2 == 1 if weighted else False)
     if short.any():
         raise FormatError(
-            f"{path}: the line of node {first + int(np.argmax(short)) + 1} has {counts[np.argmax(short)]} numbers; "
+            f"{path}: the line of node {int(np.argmax(short)) + 1} has {counts[np.argmax(short)]} numbers; "
             f"expected {before} and then {'pairs of a neighbour and a weight' if weighted else 'neighbours'}"
         )
     place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts) - before
-    node = np.repeat(np.arange(first, first + len(lines)), counts)
-    is_neighbour = (place >= 0) & (place % 2 == 0) if weighted else place >= 0
-    is_weight = (place >= 0) & (place % 2 == 1) if weighted else np.zeros(len(values), bool)
+    node = np.repeat(np.arange(len(lines)), counts)
+    is_weight = (place >= 0) & (place % 2 == 1) & weighted
+    is_neighbour = (place >= 0) & ~is_weight
     return values[is_neighbour], node[is_neighbour], values[is_weight]

@@ -23,4 +23,4 @@ def matches(path: Path) -> bool:
 def read(path: Path, options: ArrayOptions, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of an archive. Raises FormatError naming what is missing, and what is there but not read."""
     with open_arrays(path, scratch) as archive:
-        return graph_of(archive, options, scratch.reporter)
+        return graph_of(str(path), archive, options, scratch.reporter)

@@ -23,6 +23,7 @@ from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.archives import open_arrays
 from partition_tools.readers.formats import ogb_hetero
 from partition_tools.readers.formats.ogb_files import (
+    check_edges,
     edge_columns,
     rows,
     say_unread,
@@ -95,9 +96,6 @@ def _text(raw: Path, scratch: Scratch) -> Parts:
     )
     scratch.reporter.stage(f"reading {raw / 'edge.csv.gz'}")
     src, dst = edge_columns(raw / "edge.csv.gz", scratch)
-    stored = table(raw / "num-edge-list.csv.gz")
-    if stored is not None and stored.size == 1 and stored.sum() != len(src):
-        raise FormatError(f"{raw / 'edge.csv.gz'} has {len(src)} edges, but num-edge-list states {int(stored.sum())}")
     scratch.reporter.stage("reading features and labels")
     features, labels = (rows(raw / f"node-{name}.csv.gz", scratch) for name in ("feat", "label"))
     return src, dst, _one(counts, raw), features, labels
@@ -107,16 +105,15 @@ def _binary(raw: Path, scratch: Scratch) -> Parts:
     path = raw / "data.npz"
     with open_arrays(path, scratch) as archive:
         names = "edge_index", "num_nodes_list", "num_edges_list", "node_feat"
-        say_unread(path, archive.files, names, scratch.reporter)
-        edge_index, counts, stored, features = (archive.array(name) for name in names)
+        say_unread(path, archive, names, scratch.reporter)
+        edge_index, counts, stored, features = (archive[name]() if name in archive else None for name in names)
     if edge_index is None or edge_index.ndim != 2 or edge_index.shape[0] != 2 or counts is None:
         raise FormatError(f"{path} must hold edge_index of shape (2, E) and num_nodes_list")
-    if stored is not None and stored.size == 1 and stored.sum() != edge_index.shape[1]:
-        raise FormatError(f"{path} has {edge_index.shape[1]} edges, but num_edges_list states {int(stored.sum())}")
+    check_edges(path, edge_index.shape[1], stored)
     labels = None
     if (raw / "node-label.npz").is_file():
         with open_arrays(raw / "node-label.npz", scratch) as archive:
-            labels = archive.array("node_label")
+            labels = archive["node_label"]() if "node_label" in archive else None
     return edge_index[0], edge_index[1], _one(counts, raw), features, labels
 
 

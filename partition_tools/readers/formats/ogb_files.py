@@ -53,7 +53,14 @@ def edge_columns(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
     if opened.fields and len(opened.fields) != 2:
         raise FormatError(f"{file} must have two columns of node ids, got {len(opened.fields)}")
     found = read_edges(opened, ENDS, (), False, scratch)
-    return found["src"], found["dst"]
+    check_edges(file, found.src.shape[0], table(file.with_name("num-edge-list.csv.gz")))
+    return np.asarray(found.src), np.asarray(found.dst)
+
+
+def check_edges(file: Path, count: int, stated: np.ndarray | None) -> None:
+    """FormatError if another number of edges is stated than there is."""
+    if stated is not None and stated.size == 1 and stated.sum() != count:
+        raise FormatError(f"{file} has {count} edges but {int(stated.sum())} are stated; unpack the data set again")
 
 
 def rows(file: Path, scratch: Scratch) -> np.ndarray | None:

@@ -21,7 +21,7 @@ import numpy as np
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.arrays.joined_types import SEPARATOR, Relation, joined
-from partition_tools.readers.arrays.named_arrays import ArrayOptions, InMemory, graph_of
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, graph_of, in_memory
 from partition_tools.readers.formats.ogb_files import (
     columns,
     edge_columns,
@@ -29,7 +29,6 @@ from partition_tools.readers.formats.ogb_files import (
     say_unread,
     split_folder,
     split_ids,
-    table,
 )
 from partition_tools.workspace.scratch import Scratch
 
@@ -52,7 +51,7 @@ def read(path: Path, scratch: Scratch) -> RawGraph:
     relations = _relations(raw / "triplet-type-list.csv.gz", counts)
     scratch.reporter.stage(f"reading {len(relations)} relations")
     files = {each: raw / "relations" / SEPARATOR.join(each) / "edge.csv.gz" for each in relations}
-    edges = {relation: {"edge_index": _edges(file, scratch)} for relation, file in files.items()}
+    edges = {relation: {"edge_index": edge_columns(file, scratch)} for relation, file in files.items()}
     scratch.reporter.stage("reading features and labels")
     tables = {
         "x": _tables(raw, "node-feat", counts, scratch),
@@ -64,7 +63,7 @@ def read(path: Path, scratch: Scratch) -> RawGraph:
         for kind, count in counts.items()
     }
     arrays = joined(str(raw), nodes, edges, scratch.reporter, scratch, np.float32)
-    graph = graph_of(InMemory(str(path), arrays), ArrayOptions(), scratch.reporter)
+    graph = graph_of(str(path), in_memory(arrays), ArrayOptions(), scratch.reporter)
     graph.source = path.name
     return graph
 
@@ -94,17 +93,6 @@ def _relations(file: Path, counts: dict[str, int]) -> list[Relation]:
     if len(set(relations)) < len(relations):
         raise FormatError(f"{file} names a relation twice")
     return relations
-
-
-def _edges(file: Path, scratch: Scratch) -> tuple[np.ndarray, np.ndarray]:
-    """(sources, destinations) of a relation, in ids of their types."""
-    edges, stated = edge_columns(file, scratch), table(file.with_name("num-edge-list.csv.gz"))
-    if stated is not None and stated.sum() != len(edges[0]):
-        raise FormatError(
-            f"{file.parent} has {len(edges[0])} edges but num-edge-list.csv.gz states {int(stated.sum())}; "
-            "unpack the data set again"
-        )
-    return edges
 
 
 def _tables(raw: Path, folder: str, counts: dict[str, int], scratch: Scratch) -> dict[str, np.ndarray]:

@@ -138,17 +138,17 @@ def _read_values(tables: dict[str, Table], raw: RawGraph) -> dict[str, np.ndarra
         elif table.values.shape[1] != 1:
             raise FormatError(f"{table.path} must have one column of {what}, got {table.values.shape[1]}")
         elif what == "splits":
-            found[what] = _split_codes(table)
+            found[what] = split_codes(table.values[:, 0], table.path)
     return found
 
 
-def _split_codes(table: Table) -> np.ndarray:
-    """uint8 (n,): 0 for none, 1 train, 2 val, 3 test. Raises FormatError for what is no word of a split."""
-    words = ["" if value != value else str(value).lower() for value in table.values[:, 0].tolist()]
+def split_codes(values: np.ndarray, where: object) -> np.ndarray:
+    """uint8 (n,) of a word for each node: 0 for none, 1 train, 2 val, 3 test. Raises FormatError for another word."""
+    words = ["" if value is None or value != value else str(value).strip().lower() for value in values.tolist()]
     unknown = sorted(set(words) - set(SPLIT_OF) - {"", "none"})
     if unknown:
         raise FormatError(
-            f"{table.path} has the split {unknown[0]!r}; expected a row for each node: train, val, test or nothing"
+            f"{where} has the split {unknown[0]!r}; expected a row for each node: train, val, test or nothing"
         )
     return np.array([SPLITS[SPLIT_OF[word]] if word in SPLIT_OF else 0 for word in words], np.uint8)
 
@@ -244,13 +244,7 @@ def _placed(table: Table, values: np.ndarray, raw: RawGraph, what: str) -> np.nd
             f"{table.path}: node {own(int(np.argmin(rows)))} has no row in the table of {what} ({len(ids)} rows for "
             f"{n} nodes); if the ids have gaps, --relabel numbers those that occur, else give each node a row"
         )
-    if rows.all():
-        placed = np.empty_like(values)
-    else:
-        placed = (
-            np.zeros((n, *values.shape[1:]), values.dtype)
-            if values.dtype == np.uint8
-            else np.full((n, *values.shape[1:]), np.nan)
-        )
+    none = 0 if rows.all() or values.dtype == np.uint8 else np.nan
+    placed = np.full((n, *values.shape[1:]), none, values.dtype if none == 0 else np.float64)
     placed[ids] = values
     return placed

@@ -12,29 +12,15 @@ SPELLINGS = (
     "an edge list (.csv, .tsv, .txt, .parquet) with the columns src,dst and perhaps weight,type; arrays (.npz, or a "
     "folder of .npy) with edge_index; a matrix (.mtx, or .npz of SciPy), METIS's .graph, or a folder of OGB"
 )
-_NETWORKX = "partition_tools.from_networkx(networkx.{}(FILE), 'graph.h5')"
-#: Of suffixes whose libraries have an object that `partition_tools` takes: what Python writes the graph file.
-_REMEDIES = {
-    **dict.fromkeys((".bin", ".dgl"), "partition_tools.from_dgl(dgl.load_graphs(FILE)[0][0], 'graph.h5')"),
-    **dict.fromkeys(
-        (".pt", ".pth"),
-        "partition_tools.from_pyg(torch.load(FILE, weights_only=False), 'graph.h5'), of a file you trust",
-    ),
-    ".graphml": _NETWORKX.format("read_graphml"),
-    ".gml": _NETWORKX.format("read_gml"),
-    ".gexf": _NETWORKX.format("read_gexf"),
-    ".net": _NETWORKX.format("read_pajek"),
-    ".mat": "partition_tools.from_scipy(scipy.io.loadmat(FILE)['A'], 'graph.h5'), with the name that the matrix has",
-    ".npy": "partition_tools.save_graph('graph.h5', numpy.load(FILE)), of an array (2, E) of edges",
+#: Suffixes of files that a library reads to an object, and what takes the object.
+_TAKERS = {
+    **dict.fromkeys((".bin", ".dgl"), "hpcgnn.extras.readers.from_dgl"),
+    **dict.fromkeys((".pt", ".pth"), "partition_tools.from_pyg"),
+    **dict.fromkeys((".graphml", ".gml", ".gexf", ".net"), "partition_tools.from_networkx"),
+    ".mat": "partition_tools.from_scipy",
+    ".npy": "partition_tools.save_graph",
 }
-#: The first bytes of a packed file, and the program that packed it.
-_PACKED = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ": "xz",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"PK\x03\x04": "zip",
-}
+_GZIP = b"\x1f\x8b"
 
 
 def unread(path: Path) -> FormatError:
@@ -49,16 +35,17 @@ def unread(path: Path) -> FormatError:
         except FormatError:
             pass
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
-    if suffix in _REMEDIES:
+    if suffix in _TAKERS:
         return FormatError(
-            f"{path} ({suffix}) is not read; in Python: {_REMEDIES[suffix].replace('FILE', repr(str(path)))}"
+            f"{path} ({suffix}) is not read; read it with its library in Python, and give the result to "
+            f"{_TAKERS[suffix]} (docs/python.md)"
         )
     return FormatError(f"cannot tell the format of {path} from its name (--format says it); expected {SPELLINGS}")
 
 
 def check_file(path: Path) -> None:
     """FormatError for a pipe, a socket or a terminal, since readers look at the first lines before they read a file;
-    and for a file that is packed by another program than gzip, or whose name does not say what it is.
+    and for a file whose name does not say whether gzip has packed it.
     """
     if not path.exists() or path.is_dir():
         return
@@ -70,11 +57,9 @@ def check_file(path: Path) -> None:
     if path.suffix in (".npz", ".pt"):
         return
     with open(path, "rb") as file:
-        start = file.read(8)
-    packed = next((name for first, name in _PACKED.items() if start.startswith(first)), "")
-    if packed not in ("", "gzip"):
-        raise FormatError(f"{path} is compressed by {packed}, and only gzip is read; unpack it")
-    if packed and path.suffix != ".gz":
-        raise FormatError(f"{path} is compressed by gzip; its name must end with .gz")
-    if start and path.suffix == ".gz" and not packed:
-        raise FormatError(f"{path} is not compressed by gzip; take .gz from its name")
+        start = file.read(2)
+    if start and (start == _GZIP) != (path.suffix == ".gz"):
+        raise FormatError(
+            f"{path} is {'' if start == _GZIP else 'not '}compressed by gzip; its name must "
+            f"{'' if start == _GZIP else 'not '}end with .gz"
+        )

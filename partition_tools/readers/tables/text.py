@@ -8,7 +8,6 @@ import contextlib
 import gzip
 import io
 import re
-import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,8 @@ from hpcgnn.errors import FormatError
 
 COMMENTS = ("#", "%")
 BLOCK = 1 << 22
-_MARK, _WIDE_MARKS = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
+_MARK = b"\xef\xbb\xbf"
+_ODD = {b"\0": "a byte 0, as UTF-16 has", b"\r": "line ends of CR alone", _MARK: "a byte order mark inside"}
 _ABOVE = re.compile(rb"(?:[ \t]*[#%][^\n]*\n)*")
 _COMMENT = re.compile(rb"^[ \t]*[#%][^\n]*", re.MULTILINE)
 
@@ -35,12 +35,9 @@ def readable(path: Path) -> Iterator[None]:
 
 
 def _open(raw: IO[bytes], path: Path) -> IO[bytes]:
-    """The bytes of an open file, unpacked, after its byte order mark. Raises FormatError for UTF-16."""
+    """The bytes of an open file, unpacked, after its byte order mark."""
     file: Any = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-    start = file.read(len(_MARK))
-    if start.startswith(_WIDE_MARKS):
-        raise FormatError(f"{path} is text in UTF-16, expected UTF-8; convert it: iconv -f utf-16 -t utf-8")
-    if start != _MARK:
+    if file.read(len(_MARK)) != _MARK:
         file.seek(0)
     return file
 
@@ -60,8 +57,8 @@ def blocks(path: Path, size: int = BLOCK, progress: Callable[[int], object] = la
         file = _open(raw, path)
         rest, seen, above = b"", 0, True
         while block := file.read(size):
-            if b"\r" in block and b"\n" not in rest + block:
-                _refuse_old_lines(path, (rest + block).rstrip(b"\r"))
+            if b"\n" not in block:
+                _refuse_odd(path, (rest + block).rstrip(b"\r"))
             kept, end, rest = (rest + block).rpartition(b"\n")
             if block := _clean(path, kept + end, above):
                 above = False
@@ -72,22 +69,17 @@ def blocks(path: Path, size: int = BLOCK, progress: Callable[[int], object] = la
             yield rest
 
 
-def _refuse_old_lines(path: Path, text: bytes) -> None:
-    if b"\r" in text:
+def _refuse_odd(path: Path, text: bytes) -> None:
+    if found := next((what for mark, what in _ODD.items() if mark in text), ""):
         raise FormatError(
-            f"{path} has line ends of CR alone, expected LF or CRLF: tr '\\r' '\\n' < {shlex.quote(str(path))} > lf.csv"
+            f"{path} has {found}; expected text in UTF-8, its lines ending with LF or CRLF (iconv, dos2unix)"
         )
 
 
 def _clean(path: Path, block: bytes, above: bool) -> bytes:
     """Lines without the comments above the first row. Raises FormatError."""
-    if b"\0" in block:
-        raise FormatError(f"{path} is no text, for it has a byte 0; expected text in UTF-8")
-    if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n")
-        _refuse_old_lines(path, block)
-    if _MARK in block:
-        raise FormatError(f"{path} has a byte order mark inside, as files that were joined have; take it out")
+    block = block.replace(b"\r\n", b"\n") if b"\r" in block else block
+    _refuse_odd(path, block)
     if above:
         found = _ABOVE.match(block)
         block = block[found.end() :] if found else block

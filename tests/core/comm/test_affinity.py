@@ -7,7 +7,7 @@ import pytest
 
 from hpcgnn.app.remarks import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
-from hpcgnn.comm.launch.crowding import Binding
+from hpcgnn.cores import Binding
 from hpcgnn.listing import every
 
 HOST = socket.gethostname()
@@ -16,7 +16,7 @@ CORES = sorted(os.sched_getaffinity(0))
 
 class Ranks(SoloCommunicator):
     """Rank 0 of several, of which each has told its host and cores; where more is told, the cores that OpenMP has bound
-    its main thread to, its NUMA domains, and why memory is not spread over them.
+    its main thread to, and its NUMA domains.
     """
 
     def __init__(self, *told):
@@ -24,8 +24,8 @@ class Ranks(SoloCommunicator):
         self.size, self.told = len(told), [self._whole(*each) for each in told]
 
     @staticmethod
-    def _whole(host, cores, main=(), domains=(0,), refusal=None):
-        return host, Binding.of_lists(cores, main), list(domains), refusal
+    def _whole(host, cores, main=(), domains=(0,)):
+        return host, Binding(frozenset(cores), frozenset(main) or frozenset(cores)), list(domains)
 
     def allgather_object(self, value):
         return self.told
@@ -85,9 +85,6 @@ def test_main_threads_that_openmp_has_bound_to_one_core_are_named():
 
 def test_a_rank_of_several_domains_is_told_so():
     several = ("a", range(8), (), (0, 1))
-    lines, warnings = describe_affinity(Ranks(several, several, ("b", range(8), (), (0, 1), "not permitted")), 1)
+    lines, warnings = describe_affinity(Ranks(several, several, ("b", range(8))), 1)
     assert not warnings and lines[:2] == ["a: rank 0-1 on cores 0-7", "b: rank 2 on cores 0-7"]
-    assert lines[2].startswith("rank 0-1 on cores of NUMA domains 0-1: what is loaded lies page by page in all of them")
-    assert lines[3].startswith(
-        "rank 2 on cores of NUMA domains 0-1: what is loaded lies where the system puts them (not"
-    )
+    assert lines[2:] == ["rank 0-1 on cores of NUMA domains 0-1: a rank for each domain would read near memory only"]

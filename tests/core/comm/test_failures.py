@@ -30,7 +30,7 @@ def test_a_mistake_in_the_options_is_said_however_slow_rank_0_is(good):
 
 PROGRAM = """
 import sys
-from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.run import run
 from hpcgnn.errors import GraphError
 def work(session):
     comm = session.comm
@@ -44,7 +44,7 @@ sys.exit(run(work))
 
 ALL_BUT_ONE = """
 import sys
-from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.run import run
 def work(session):
     if session.comm.rank != 2:
         raise ValueError("odd" if session.comm.rank == 3 else "even")

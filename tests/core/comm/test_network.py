@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hpcgnn.comm.launch.launcher import check_shared_memory, choose_network
+from hpcgnn.comm.launcher import check_shared_memory, choose_network
 from hpcgnn.errors import ConfigError
 
 BOTH = "MPICH Version:      5.0.2\nMPICH Device:       ch4:ucx ofi\nMPICH CC:           cc\n"
@@ -47,7 +47,7 @@ def test_the_choice(case, monkeypatch):
 )
 def test_shared_memory(monkeypatch, mebibytes, ranks, library, expected):
     """The sizes are those at which MPICH 5.0.2 was seen to end."""
-    monkeypatch.setattr(os, "environ", {"MPI_LOCALNRANKS": str(ranks)})
+    monkeypatch.setattr(os, "environ", {"PMI_SIZE": "32", "MPI_LOCALNRANKS": str(ranks)})
     size = SimpleNamespace(f_bavail=mebibytes << 8, f_blocks=mebibytes << 8, f_frsize=4096)
     monkeypatch.setattr(os, "statvfs", lambda path: size)
     if expected == "too small":

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
-without_mpi = functools.partial(forked.start, modules=("-mpi4py",))
+without_mpi = functools.partial(forked.start, modules=("-mpi4py",), without_mpi=True)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,9 @@ def without_times(counted):
 
 def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
     """A sum of two numbers has one order, so two ranks compute the same."""
-    path = run_of(good, "gloo", "-c", BLOCKED, options=["--comm", "torch"], start=start)
+    path = run_of(
+        good, "gloo", "-c", BLOCKED, options=["--comm", "torch"], start=functools.partial(start, without_mpi=True)
+    )
     assert losses(path) == losses(over_mpi)
     assert without_times(traffic(path)) == without_times(traffic(over_mpi))
     again = ["--run-dir", path, "--resume", "--comm", "torch", "--epochs", 6]

@@ -2,21 +2,35 @@
 on two.
 """
 
+import mmap
 import multiprocessing
 import os
-import select
 import signal
 import sys
 import time
 
 import pytest
 
-from hpcgnn.comm.health.heartbeat import Heartbeat, HeartbeatBoard, HeartbeatHistory, ProcessWatch, start_time
-from hpcgnn.comm.health.node_reports import NodeReports, NodeSummary
-from hpcgnn.comm.health.watchdog import EXIT_STALLED, Watchdog
+from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard, NodeReports, NodeSummary, RankState
+from hpcgnn.comm.watchdog import EXIT_STALLED, Watchdog
 
 LIMIT = 4.0
 SIZE = 3
+
+
+def board_at(path, place, places):
+    """A board on a file."""
+    if not path.exists():
+        path.write_bytes(bytes(HeartbeatBoard.num_bytes(places)))
+    with open(path, "r+b") as file:
+        return HeartbeatBoard(mmap.mmap(file.fileno(), 0), place, places)
+
+
+def meet(folder, rank, size):
+    """Return when all ranks of a job have come here."""
+    (folder / f"here-{rank}").touch()
+    while len(list(folder.glob("here-*"))) < size:
+        time.sleep(0.02)
 
 
 def live(folder, nodes, rank, deed, log):
@@ -24,10 +38,9 @@ def live(folder, nodes, rank, deed, log):
     sys.stderr = open(log, "a", buffering=1)
     node = next(each for each in nodes if rank in each)
     heartbeat = Heartbeat()
-    board = HeartbeatBoard.open(folder / f"board-{node[0]}", node.index(rank), len(node))
+    board = board_at(folder / f"board-{node[0]}", node.index(rank), len(node))
     dog = Watchdog(rank, sum(map(len, nodes)), heartbeat, LIMIT, board)
-    time.sleep(0.3)
-    dog.share(folder / "heartbeats")
+    dog.share(folder / "heartbeats", lambda: meet(folder, rank, dog.size))
     dog.start()
     heartbeat.arrive("a message")
     time.sleep(1)
@@ -49,9 +62,8 @@ def live(folder, nodes, rank, deed, log):
 
 def begin(folder, deeds, nodes):
     """The processes of a job, which has begun."""
-    (folder / "heartbeats").mkdir()
     for node in nodes:
-        HeartbeatBoard.make(folder / f"board-{node[0]}", len(node))
+        board_at(folder / f"board-{node[0]}", 0, len(node))
     fork = multiprocessing.get_context("fork")
     ranks = [
         fork.Process(target=live, args=(folder, nodes, rank, deed, folder / "log")) for rank, deed in enumerate(deeds)
@@ -187,66 +199,43 @@ def test_suspension_of_the_whole_job_does_not_count(monkeypatch):
 
 def boards(tmp_path, places=SIZE):
     """A board as each of the ranks has it open."""
-    HeartbeatBoard.make(tmp_path / "board", places)
-    return [HeartbeatBoard.open(tmp_path / "board", place, places) for place in range(places)]
+    return [board_at(tmp_path / "board", place, places) for place in range(places)]
 
 
 def test_records_are_read_as_they_were_written(tmp_path):
     first, second, third = boards(tmp_path)
-    assert second.read_all() == {}
+    assert second.states() == {}
     heartbeat = Heartbeat()
     heartbeat.arrive('"quoted" \N{GREEK SMALL LETTER ALPHA}' * 30)
     heartbeat.failure = "a fault"
     third.write(7, 4, heartbeat, False)
-    (record,) = first.read_all().values()
-    assert (record.rank, record.looks, record.progress, record.waits, record.left) == (7, 4, 1, True, False)
-    assert heartbeat.at.startswith(record.at) and len(record.at) > 70, "as much as there is room for, whole letters"
-    assert (record.pid, record.started, record.failure) == (os.getpid(), start_time(os.getpid()), "a fault")
-    assert not record.is_dead()
-    third.numbers[2]["started"] -= 1
-    assert first.read(2).is_dead(), "the process id is used again by another process"
-    third.write(7, 5, heartbeat, True)
-    assert not first.read(2).is_dead()
+    (state,) = first.states().values()
+    assert (state.rank, state.host, state.waits, state.silent) == (7, os.uname().nodename, True, False)
+    assert heartbeat.at.startswith(state.at) and len(state.at) > 70, "as much as there is room for, whole letters"
+    assert state.failure == "a fault" and first.records[["looks", "count", "left"]][2].tolist() == (4, 1, False)
+    assert not first.is_gone(2)
+    third.records[2]["started"] -= 1
+    assert first.is_gone(2), "the process id is used again by another process"
     heartbeat.failure, heartbeat.at = "", "short"
     third.write(7, 6, heartbeat, False)
-    assert (first.read(2).at, first.read(2).failure) == ("short", ""), "nothing of a longer text stays"
-    assert HeartbeatBoard.open(tmp_path / "absent", 0, 1) is None
-    (tmp_path / "cut").write_bytes(b"1234")
-    assert HeartbeatBoard.open(tmp_path / "cut", 0, 1) is None, "a disk that was full"
+    assert (first.states()[2].at, first.states()[2].failure) == ("short", ""), "nothing of a longer text stays"
 
 
-@pytest.mark.parametrize("without", ["", "pidfd_open"])
-def test_processes_that_end_are_seen(monkeypatch, without):
-    """By descriptors of the kernel and, where it gives none, in /proc."""
-    if without:
-        monkeypatch.delattr(os, without, raising=False)
-    fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=time.sleep, args=(60,)) for _ in range(3)]
-    for process in processes:
-        process.start()
-    watch = ProcessWatch()
-    for key, process in enumerate(processes):
-        watch.watch(key, process.pid, start_time(process.pid))
-    watch.watch(7, os.getpid(), start_time(os.getpid()) - 1)
-    assert watch.ended() == {7}, "its number is that of another process by now"
-    processes[1].kill()
-    end = time.monotonic() + 30
-    while watch.ended() == {7} and time.monotonic() < end:
-        time.sleep(0.05)
-    assert watch.ended() == {7, 1}, "before anybody has waited for it"
-    for process in processes:
-        process.kill()
-        process.join()
-    assert watch.ended() == {7, 0, 1, 2}
-    watch.close()
+def test_a_board_of_a_node_is_one_memory():
+    path = []
+    first = HeartbeatBoard.of_node(0, 2, lambda text: path.append(text) or text)
+    second = HeartbeatBoard.of_node(1, 2, lambda text: path[0])
+    second.write(5, 1, Heartbeat(), False)
+    assert first.states()[1].rank == 5
+    second.end(3, working=True)
+    assert first.ending() == (3, True)
+    assert HeartbeatBoard.of_node(1, 2, lambda text: "").places == 1, "without one, a rank is alone"
 
 
 def test_looks_leave_no_descriptors(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
-    HeartbeatBoard.make(tmp_path / "board", 1)
-    dog = Watchdog(0, 1, Heartbeat(), LIMIT, HeartbeatBoard.open(tmp_path / "board", 0, 1))
-    (tmp_path / "heartbeats").mkdir()
-    dog.share(tmp_path / "heartbeats")
+    dog = Watchdog(0, 1, Heartbeat(), LIMIT, board_at(tmp_path / "board", 0, 1))
+    dog.share(tmp_path / "heartbeats", lambda: None)
     for _ in range(5):
         dog._next_report = 0.0
         dog._look()
@@ -257,43 +246,32 @@ def test_looks_leave_no_descriptors(tmp_path):
 
 def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
     """Files that are damaged, or that somebody else put there, are left out; a folder that is gone is no error."""
-    heartbeat, board = Heartbeat(), HeartbeatBoard.alone()
-    history = HeartbeatHistory(board, 4)
-    heartbeat.arrive("halo_forward")
-    board.write(128, 3, heartbeat, False)
-    history.look()
-    first, second = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128)
+    first, second, name = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128), "from-rank-0000128"
     first.create(), second.create()
-    assert first.summaries() == {} and first.records() == {"from-rank-0000128": {}}
+    assert first.summaries() == {} and first.ranks() == {name: []}
     for at in ("halo_forward", "the end"):
-        heartbeat.at = at
-        board.write(128, 3, heartbeat, False)
-        second.write(board, history, NodeSummary(3, 1.26, 0.5, 1, False))
-        (summary,) = first.summaries().values()
-        assert summary == (3, 1.3, 0.5, 1, False) and second.summaries(first=True) == {}
-        (record, silent) = first.records()["from-rank-0000128"][128]
-        assert (record.rank, record.host, record.at, record.waits, silent) == (128, board.host, at, True, False)
+        summary, state = NodeSummary(3, 1.3, 0.5, 1, False), RankState(128, "a", at, True, False, "")
+        second.write(summary, {0: state})
+        assert first.summaries() == {name: summary} and second.summaries(first=True) == {}
+        assert first.ranks() == {name: [state]}
     (tmp_path / "notes").write_text("what is this?")
-    assert set(first.summaries()) == {"from-rank-0000128"}
-    (tmp_path / "from-rank-0000128").unlink()
+    assert set(first.summaries()) == {name}
+    (tmp_path / name).unlink()
     with pytest.raises(OSError):
-        second.write(board, history, NodeSummary(4, 0.0, 0.0, 0, False))
+        second.write(summary, {})
     assert NodeReports(tmp_path / "absent", 0).summaries() == {}
 
 
 def test_a_look_reads_neither_texts_nor_other_nodes(tmp_path, monkeypatch):
     """What it costs must not grow with what is only read when somebody speaks."""
     places = 128
-    HeartbeatBoard.make(tmp_path / "board", places)
     heartbeat = Heartbeat()
     for place in range(places):
-        HeartbeatBoard.open(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
-    (tmp_path / "heartbeats").mkdir()
-    dog = Watchdog(5, 4096, heartbeat, 300.0, HeartbeatBoard.open(tmp_path / "board", 5, places))
-    dog.share(tmp_path / "heartbeats")
-    monkeypatch.setattr(HeartbeatBoard, "read", None)
+        board_at(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
+    dog = Watchdog(5, 4096, heartbeat, 300.0, board_at(tmp_path / "board", 5, places))
+    dog.share(tmp_path / "heartbeats", lambda: None)
+    monkeypatch.setattr(HeartbeatBoard, "states", None)
     monkeypatch.setattr(NodeReports, "summaries", None)
-    monkeypatch.setattr(select, "epoll", None)
     for _ in range(4):
         dog._look()
     dog.finish()

@@ -138,7 +138,7 @@ def test_files_that_are_no_toml(tmp_path):
 
 def test_the_command_line_overrides_the_file(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr("hpcgnn.comm.launch.run.run", lambda function, threads, **more: function(None))
+    monkeypatch.setattr("hpcgnn.comm.run.run", lambda function, threads, **more: function(None))
     monkeypatch.setattr("hpcgnn.app.train.train", lambda config, *more: seen.append(config) or 0)
     file = toml(
         tmp_path, '[data]\ngraph = "g.h5"\n[model]\nhidden = 7\nlayers = 2\nresidual = true\n[optim]\nlr = 0.5\n'

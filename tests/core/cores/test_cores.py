@@ -1,15 +1,12 @@
 """The cores of a process: read before OpenMP binds the main thread, or by OpenMP's places; hardware threads; NUMA."""
 
-import errno
 import json
 import os
-import platform
 import subprocess
 
 import pytest
 
 from hpcgnn import cores
-from hpcgnn.cores import domains
 from hpcgnn.listing import every
 from hpcgnn.report.read import read_runs
 
@@ -35,13 +32,13 @@ TRAINING = """
 import json, sys, threading
 from hpcgnn.comm.session import Session
 from hpcgnn.__main__ import main
-from hpcgnn.comm.launch.launcher import launched_rank
+from hpcgnn.comm.launcher import launch
 def cores_of(thread):
     with open(f"/proc/self/task/{thread.native_id}/status") as status:
         return next(line.split()[1] for line in status if line.startswith("Cpus_allowed_list"))
 def finish(session, before=Session.finish):
     seen = {thread.name: cores_of(thread) for thread in threading.enumerate()} | {"crowding": session.crowding}
-    with open(f"{sys.argv[1]}/{launched_rank()}.json", "w") as file:
+    with open(f"{sys.argv[1]}/{launch().rank}.json", "w") as file:
         json.dump(seen, file)
     before(session)
 Session.finish = finish
@@ -121,18 +118,16 @@ def tree(root, files):
     return root
 
 
-def test_hardware_threads_of_a_core_count_once(tmp_path):
-    """Four cores of two hardware threads, numbered as most firmware does."""
-    pairs = {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}\n" for cpu in range(8)}
-    root = tree(tmp_path, pairs)
-    assert cores.physical(range(8), root) == 4
-    assert cores.physical({0, 4}, root) == 1 and cores.physical({0, 1, 5}, root) == 2
-    assert cores.physical({0, 9}, root) == 2, "of core 9 nothing is known"
-
-
-def test_hardware_threads_that_are_numbered_as_ranges(tmp_path):
-    root = tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": f"{cpu & ~1}-{cpu | 1}\n" for cpu in range(4)})
-    assert cores.physical(range(4), root) == 2
+@pytest.mark.parametrize("siblings", ["{0},{1}", "{0}-{1}"])
+def test_hardware_threads_of_a_core_count_once(tmp_path, siblings):
+    """Four cores of two hardware threads, listed or as ranges of neighbours."""
+    far = "," in siblings
+    for cpu in range(8):
+        pair = (cpu % 4, cpu % 4 + 4) if far else (cpu & ~1, cpu | 1)
+        tree(tmp_path, {f"cpu{cpu}/topology/thread_siblings_list": siblings.format(*pair) + "\n"})
+    assert cores.physical(range(8), tmp_path) == 4
+    assert cores.physical({0, 4 if far else 1}, tmp_path) == 1 and cores.physical({0, 2, 5}, tmp_path) == 3
+    assert cores.physical({0, 9}, tmp_path) == 2, "of core 9 nothing is known"
 
 
 def test_domains_of_cores(tmp_path):
@@ -140,62 +135,6 @@ def test_domains_of_cores(tmp_path):
     root = tree(
         tmp_path, {"node0/cpulist": "0-1,4-5\n", "node1/cpulist": "2-3,6-7\n", "node10/cpulist": "\n", "online": "0-1"}
     )
-    assert domains.domains_of(range(8), root) == [0, 1]
-    assert domains.domains_of({2, 7}, root) == [1] and domains.domains_of({8}, root) == []
-    assert domains.domains_of({0}, tmp_path / "absent") == []
-
-
-def policy_or_skip():
-    try:
-        return domains.policy()
-    except OSError as error:
-        assert error.errno in (errno.ENOSYS, errno.EPERM)
-        pytest.skip(f"the kernel tells no memory policy here: {error.strerror}")
-
-
-def test_memory_is_interleaved_and_the_policy_comes_back():
-    """By the kernel's own answer. Of domains that it does not have it takes those that there are."""
-    before = policy_or_skip()
-    assert before == (0, []), "the tests run with the default policy"
-    here = domains.domains_of(CORES)
-    with domains.interleaved([*here, 1 + max(here)]) as refusal:
-        if refusal is None:
-            assert domains.policy() == (3, here)
-        else:
-            assert refusal in (os.strerror(errno.EPERM), os.strerror(errno.ENOSYS)) and domains.policy() == before
-    assert domains.policy() == before
-
-
-def test_one_domain_is_left_alone():
-    with domains.interleaved([0]) as reason:
-        assert reason == "there is one domain"
-    with domains.over_own_domains() as reason:
-        assert len(domains.domains_of(CORES)) > 1 or reason == "there is one domain"
-
-
-@pytest.mark.parametrize(
-    "mode, number, said",
-    [
-        (1, domains.domains_of(CORES)[:1], "the process has a memory policy of its own"),  # preferred
-        (2, [0], "memory is bound to one domain"),  # as by srun --mem-bind=local on a rank of one domain
-    ],
-)
-def test_a_policy_of_the_user_stays(mode, number, said):
-    policy_or_skip()
-    if refusal := domains.set_policy(mode, number):
-        pytest.skip(f"the kernel takes no memory policy here: {refusal}")
-    try:
-        with domains.interleaved([0, 1]) as reason:
-            assert reason == said and domains.policy() == (mode, number)
-    finally:
-        domains.set_policy(0, [])
-
-
-def test_a_refusal_is_told_and_nothing_changes(monkeypatch):
-    """The kernel refuses domains that it has not; a processor of which no call is known cannot ask it."""
-    before = policy_or_skip()
-    with domains.interleaved([1000, 1001]) as reason:
-        assert reason == os.strerror(errno.EINVAL) and domains.policy() == before
-    monkeypatch.setattr(platform, "machine", lambda: "unknown")
-    with domains.interleaved([0, 1]) as reason:
-        assert reason == "no call is known for unknown"
+    assert cores.domains_of(range(8), root) == [0, 1]
+    assert cores.domains_of({2, 7}, root) == [1] and cores.domains_of({8}, root) == []
+    assert cores.domains_of({0}, tmp_path / "absent") == []

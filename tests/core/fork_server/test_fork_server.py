@@ -5,15 +5,13 @@ import socket
 
 import pytest
 
-from hpcgnn.comm.launch.launcher import fork_plan
+from hpcgnn.fork_server import ranks_to_fork
 
 from .. import forked, launching
 
 # A rank by what `hpcgnn` does first, and then `act`. Nothing may be kept from before: the fork has rank 0's.
 PROGRAM = """
 import os, re, signal, sys, time
-rank = int(os.environ["PMI_RANK"])
-{before}
 from hpcgnn import fork_server
 from hpcgnn.__main__ import load_all
 started, heard = os.getpid(), []
@@ -36,8 +34,8 @@ MPI.Finalize()
 """
 
 
-def program(ranks, *arguments, before="", act="", **environment):
-    text = PROGRAM.replace("\\\\", "\\").format(before=before, act=act)
+def program(ranks, *arguments, act="", **environment):
+    text = PROGRAM.replace("\\\\", "\\").format(act=act)
     return launching.start(ranks, "-c", text, *arguments, HPCGNN_FORK_SERVER="1", **environment)
 
 
@@ -91,14 +89,6 @@ def test_a_job_ends_with_a_process_that_is_killed(act):
     assert result.seconds < 50
 
 
-def test_a_rank_with_other_variables_imports_by_itself():
-    """Libraries read them when they load."""
-    result = program(2, before='os.environ["OMP_DYNAMIC"] = "false" if rank else "true"')
-    assert result.code == 0, result.err
-    assert sorted(is_fork for _, is_fork, *_ in ranks_of(result)) == [False, True]
-    assert result.err.count("no fork server: OMP_DYNAMIC differs between the ranks of this node") == 1
-
-
 def test_a_connection_without_a_request_is_no_rank():
     for text in (b"", (1 << 20).to_bytes(8, "little") + b"cut"):
         with socket.socket(socket.AF_UNIX) as connection:
@@ -108,23 +98,23 @@ def test_a_connection_without_a_request_is_no_rank():
     assert result.code == 0 and result.out == "here\n", result.err
 
 
+OF_TWO = {"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
+
+
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"HPCGNN_FORK_SERVER": "yes", "MPI_LOCALNRANKS": "2"}, "HPCGNN_FORK_SERVER is 'yes', expected 0 or 1"),
-        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "1"}, None),
-        ({"HPCGNN_FORK_SERVER": "0", "MPI_LOCALNRANKS": "2"}, None),
-        ({"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2"}, "the launcher does not say how many ranks this node has"),
-        ({"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2"}, "the launcher's process is not known"),
-        (
-            {"HPCGNN_FORK_SERVER": "1", "MPI_LOCALNRANKS": "2", "OMP_PROC_BIND": "close"},
-            "OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first",
-        ),
+        ({"HPCGNN_FORK_SERVER": "yes"}, "HPCGNN_FORK_SERVER is 'yes', expected 0 or 1"),
+        ({"HPCGNN_FORK_SERVER": "0"}, None),
+        ({"MPI_LOCALNRANKS": "1"}, None),
+        ({"MPI_LOCALNRANKS": ""}, "the launcher does not say how many ranks this node has"),
+        ({}, "the launcher's process is not known"),
+        ({"OMP_PROC_BIND": "close"}, "OMP_PROC_BIND is set, so OpenMP would bind all ranks to the cores of the first"),
     ],
 )
 def test_where_ranks_start_by_themselves(variables, expected, monkeypatch):
     for name in [name for name in os.environ if name.startswith(("PMI", "HYDRA", "MPI", "OMPI", "SLURM", "OMP_P"))]:
         monkeypatch.delenv(name)
-    for name, value in variables.items():
+    for name, value in (OF_TWO | variables).items():
         monkeypatch.setenv(name, value)
-    assert fork_plan() == expected
+    assert ranks_to_fork() == expected

@@ -57,7 +57,7 @@ def test_a_rank_that_fails_ends_the_job(good, library, tmp_path, stage, fault, e
 
 
 def test_a_backend_that_is_not_there_is_said_once(good):
-    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl")
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl", without_mpi=True)
     assert result.code == 2 and "Traceback" not in result.err, result.err
     assert len(result.errors) == 1 and "oneccl_bindings_for_pytorch" in result.errors[0]
 

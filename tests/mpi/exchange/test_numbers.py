@@ -6,7 +6,7 @@ import pytest
 import torch
 from asking import aggregate
 
-from hpcgnn.comm.transports import mpi_buffers
+from hpcgnn.comm import mpi
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.placement import ownership
@@ -57,7 +57,7 @@ def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
     """With the limit lowered to 100 every message of rows and every reduction is one of those."""
     config = configure(paths["directed multi-label"], model="gat", heads=2)
     losses, parameters = trained(comm, config)
-    monkeypatch.setattr(mpi_buffers, "MOST_COUNT", 100)
+    monkeypatch.setattr(mpi, "MOST_COUNT", 100)
     large = torch.arange(1001, dtype=torch.int16)
     received = comm.broadcast_(large.clone() if comm.rank == 0 else torch.zeros_like(large), 0, "test")
     assert torch.equal(received, large)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.comm.transports.solo import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of

@@ -7,7 +7,7 @@ import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices, set_process_policies
 from hpcgnn.cli.arguments import given_options, preset_of
-from hpcgnn.comm.launch.run import run
+from hpcgnn.comm.run import run
 from hpcgnn.config import make_config
 
 

@@ -1,4 +1,4 @@
-"""Memory that the ranks of one node read and write together: a file without a name, which all of them map (memfd).
+"""Memory that the ranks of one node read and write together: a file without a name, which all of them map.
 
 MPI windows are bound by the size of /dev/shm, which containers keep small; this memory is not. It can use huge pages if
 the system allows them for shared memory (/sys/kernel/mm/transparent_hugepage/shmem_enabled). It disappears with the
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from mpi4py import MPI
 
+from hpcgnn.comm.heartbeat import map_of_node
 from hpcgnn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.transports.mpi import MpiCommunicator
+    from hpcgnn.comm.mpi import MpiCommunicator
 
 _HUGE = 1 << 21
 
@@ -34,26 +35,11 @@ class MpiNodeMemory:
 
     def allocate(self, nbytes: int) -> mmap.mmap:
         unit = _HUGE if nbytes >= _HUGE else mmap.PAGESIZE  # small things take no huge page
-        size, memory = max(1, -(-nbytes // unit)) * unit, None
-        with contextlib.ExitStack() as until_mapped:
-            path, failure = "", ""
-            if self.place == 0:
-                try:
-                    made = os.memfd_create("hpcgnn", os.MFD_CLOEXEC)
-                    until_mapped.callback(os.close, made)
-                    os.ftruncate(made, size)
-                    path = f"/proc/{os.getpid()}/fd/{made}"
-                except OSError as error:
-                    failure = str(error)
-            path = self._node.bcast(path)
-            if path:
-                try:
-                    file = os.open(path, os.O_RDWR)
-                    until_mapped.callback(os.close, file)
-                    memory = mmap.mmap(file, size)
-                except OSError as error:
-                    failure = str(error)
-            failures = self._node.allgather(failure)
+        size = max(1, -(-nbytes // unit)) * unit
+        memory, file, failure = map_of_node(self.place, size, self._node.bcast)
+        failures = self._node.allgather(failure)  # all have mapped it
+        if file >= 0:
+            os.close(file)
         if any(failures) or memory is None:
             raise ConfigError(
                 f"--intra-node shared: the ranks of a node cannot map the memory of one of them "

@@ -1,6 +1,6 @@
 """The session of a script: it begins in the middle of the user's program, and ends with the program.
 
-`launch.run` surrounds a job; Python alone surrounds a script. So its ways out are caught where Python catches them. An
+`run.run` surrounds a job; Python alone surrounds a script. So its ways out are caught where Python catches them. An
 uncaught exception reaches `sys.excepthook`, and ends the job as in `hpcgnn train`. The end of the script, and
 `sys.exit`, reach `atexit`, where the ranks wait for each other. The watchdog finds a rank that leaves while others wait
 elsewhere, because the final meeting uses messages of its own kind.
@@ -15,42 +15,31 @@ from types import TracebackType
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.launch.ending import abort, say
-from hpcgnn.comm.launch.launcher import launched_rank
-from hpcgnn.comm.launch.run import EXIT_FAULT, EXIT_USER_ERROR, end_with
+from hpcgnn.comm.run import EXIT_FAULT, abort, end_with
 from hpcgnn.comm.session import Session
 from hpcgnn.errors import HpcgnnError
 
 _END = "the end of the script"
 # The session of this process: at most one, for MPI can be started once.
 _running: list[Session] = []
+_hooks: list[Callable[..., object]] = []
 
 
 def end_like_a_job() -> None:
-    """From now on an exception that nobody catches ends this process, and the job, as it does in `launch.run`."""
-    if isinstance(sys.excepthook, _Hook):
+    """From now on an exception that nobody catches ends this process, and the job, as it does in `run.run`."""
+    if sys.excepthook is not _end:
+        _hooks.append(sys.excepthook)
+        sys.excepthook = _end
+
+
+def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if hasattr(sys, "ps1"):  # an interactive prompt: an error does not end the session
+        _hooks[-1](kind, error, trace)
         return
-    sys.excepthook = _Hook(sys.excepthook)
-
-
-class _Hook:
-    """For `sys.excepthook`. before: the one that was there."""
-
-    def __init__(self, before: Callable[..., object]) -> None:
-        self._before = before
-
-    def __call__(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        if hasattr(sys, "ps1"):  # an interactive prompt: an error does not end the session
-            self._before(kind, error, trace)
-            return
-        if not _running and isinstance(error, HpcgnnError):  # found by all ranks, before they are connected
-            code = EXIT_USER_ERROR
-            if launched_rank() == 0:
-                say(f"hpcgnn: error: {error}")
-        else:
-            code = end_with(_running.pop() if _running else None, error.with_traceback(trace))
-        # Not os._exit: some MPI libraries have things to do after the interpreter, and launchers miss them.
-        raise SystemExit(code)
+    if not _running and isinstance(error, HpcgnnError):
+        error.everywhere = True  # found by all ranks, before they are connected
+    # Not os._exit: some MPI libraries have things to do after the interpreter, and launchers miss them.
+    raise SystemExit(end_with(_running.pop() if _running else None, error.with_traceback(trace)))
 
 
 def session_of_script(threads: int | None, watchdog: float) -> Session:

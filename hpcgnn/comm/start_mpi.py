@@ -9,18 +9,9 @@ from types import ModuleType
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.health.heartbeat import HeartbeatBoard
-from hpcgnn.comm.health.watchdog import Watchdog
-from hpcgnn.comm.launch.crowding import Binding
-from hpcgnn.comm.launch.ending import meet
-from hpcgnn.comm.launch.launcher import (
-    IN_A_SHELL,
-    check_shared_memory,
-    choose_network,
-    chosen_network,
-    error_of_node,
-    expected_ranks,
-)
+from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard
+from hpcgnn.comm.launcher import IN_A_SHELL, check_shared_memory, choose_network, chosen_network, error_of_node, launch
+from hpcgnn.comm.run import end_if_failed
 from hpcgnn.errors import ConfigError
 from hpcgnn.memory.resident import resident_bytes
 
@@ -57,7 +48,7 @@ class StartedMpi:
     """
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
-        without_mpi, self.binding = resident_bytes(), Binding.of_this_rank()
+        without_mpi, self.binding = resident_bytes(), cores.Binding.of_this_rank()
         try:
             self._mpi = MPI = load_mpi()
         except (ImportError, RuntimeError) as error:
@@ -71,48 +62,44 @@ class StartedMpi:
         with self._timed(), cores.all_used():
             if failure is not None and MPI.Is_initialized():  # the others are past the first collective call
                 raise RuntimeError("failed after MPI was started")
-            self._level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
-            meet(MPI.COMM_WORLD, failure)
+            level = MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            self._world = MPI.COMM_WORLD
+            self.rank, self.size = self._world.rank, self._world.size
+            end_if_failed(self.rank, self._world.allgather(failure and failure[0]), failure)
         self.memory_bytes = resident_bytes() - without_mpi
-        self._world = MPI.COMM_WORLD
-        self.rank, self.size = self._world.rank, self._world.size
-        self._check()
-        node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
-        self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
-        self.near: list[Binding] = node.allgather(self.binding)
-        self.board = HeartbeatBoard.of_node(node) if self._world.size > 1 else None
-        node.Free()
-
-    def _check(self) -> None:
-        MPI, (variable, expected) = self._mpi, expected_ranks()
-        if self._world.size == 1 and expected > 1:
-            shell = f"{IN_A_SHELL}, or unset {variable}. " if str(variable).startswith("SLURM") else ""
-            raise error_of_node(
-                f"{variable}={expected}, but this process is rank 0 of 1. {shell}If the "
-                f"launcher started {expected} processes, it and the MPI library do not match: expected that of "
-                f"{MPI.Get_library_version().split(chr(10))[0]}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
-                "exists, or srun with the right --mpi= (srun --mpi=list)"
-            )
-        if self._level < MPI.THREAD_MULTIPLE:
+        self._check_launcher()
+        if level < MPI.THREAD_MULTIPLE:
             raise ConfigError(
                 "the MPI library was built without MPI_THREAD_MULTIPLE, which the helper thread that advances "
                 "messages needs; load another MPI (see `hpcgnn doctor`)"
             )
+        node = self._world.Split_type(MPI.COMM_TYPE_SHARED)
+        self.ranks_on_node, self.node = node.size, node.bcast(self.rank)
+        self.near: list[cores.Binding] = node.allgather(self.binding)
+        self.board = HeartbeatBoard.of_node(node.rank, node.size, node.bcast)
+        node.Free()
 
-    def transport(self, crowding: float, watchdog: Watchdog | None) -> Communicator:
+    def _check_launcher(self) -> None:
+        here, library = launch(), self._mpi.Get_library_version().split("\n")[0]
+        if self.size == 1 and here.size > 1:
+            shell = f"{IN_A_SHELL}, or unset {here.variable}. " if here.by == "srun" else ""
+            raise error_of_node(
+                f"{here.variable}={here.size}, but this process is rank 0 of 1. {shell}If the "
+                f"launcher started {here.size} processes, it and the MPI library do not match: expected that of "
+                f"{library}: {os.path.join(sys.prefix, 'bin', 'mpiexec')} if it "
+                "exists, or srun with the right --mpi= (srun --mpi=list)"
+            )
+
+    def transport(self, crowding: float, heartbeat: Heartbeat) -> Communicator:
         """The MpiCommunicator of all ranks. Collective."""
-        from hpcgnn.comm.transports.mpi import MpiCommunicator
+        from hpcgnn.comm.mpi import MpiCommunicator
 
-        return MpiCommunicator(self._world, crowding, watchdog)
+        return MpiCommunicator(self._world, crowding, heartbeat)
 
     def describe(self) -> str:
         """Describe the transport for people."""
-        names = {
-            getattr(self._mpi, f"THREAD_{name}"): name for name in ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
-        }
-        library = self._mpi.Get_library_version().split("\n")[0].strip("\0 \t")
-        network = chosen_network()
-        return f"{library}, thread level {names[self._level]}" + (
+        library, network = self._mpi.Get_library_version().split("\n")[0].strip("\0 \t"), chosen_network()
+        return f"{library}, thread level MULTIPLE" + (
             f", network module {network} (MPIR_CVAR_CH4_NETMOD)" if network else ""
         )
 

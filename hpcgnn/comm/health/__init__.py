@@ -1,1 +1,0 @@
-"""Signs of life between ranks, and the watchdog that reads them."""

@@ -1,1 +1,0 @@
-"""Transports behind the communicator: MPI, torch.distributed, oneCCL, one process."""

@@ -1,0 +1,70 @@
+"""How ranks meet without MPI, by torch's store at the address of torchrun's variables; what their objects may be."""
+
+import multiprocessing
+import os
+import pickle
+import re
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hpcgnn.comm.start_torch import StartedTorch
+from hpcgnn.comm.torch_transport import of_plain_bytes, plain_bytes
+from hpcgnn.errors import ConfigError
+
+
+def attend(rank, variables, limit, results, leave):
+    os.environ.update(variables, RANK=str(rank))
+    try:
+        started = StartedTorch(limit)
+        results.put((rank, (started.ranks_on_node, started.node, started.address, started.board.places)))
+    except ConfigError as error:
+        results.put((rank, str(error)))
+    leave.wait(20)  # rank 0 has the store
+
+
+def meet(size, ranks, limit=20, host="127.0.0.1"):
+    """{rank: what StartedTorch found, or what went wrong} of a process for each."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    variables = {"MASTER_ADDR": host, "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
+    fork = multiprocessing.get_context("fork")
+    results, leave = fork.Queue(), fork.Event()
+    processes = [fork.Process(target=attend, args=(rank, variables, limit, results, leave)) for rank in ranks]
+    for process in processes:
+        process.start()
+    found = dict(results.get(timeout=60) for _ in ranks)
+    leave.set()
+    for process in processes:
+        process.join(20)
+    return found
+
+
+def test_all_hear_of_all_whoever_comes_first():
+    assert meet(4, [3, 2, 1, 0]) == dict.fromkeys(range(4), (4, 0, "127.0.0.1", 4))
+
+
+@pytest.mark.parametrize(
+    "size, ranks, host, words",
+    [
+        (4, (0, 2), "127.0.0.1", "rank 1, 3 of 4 has not come"),
+        (2, (1,), "127.0.0.1", "rank 1 of 2 .* cannot meet the others at 127.0.0.1"),
+        (2, (0,), "nowhere.invalid", "set MASTER_ADDR to an address of the node of rank 0"),
+    ],
+)
+def test_those_who_come_are_told_who_is_missing(size, ranks, host, words):
+    for text in meet(size, ranks, 0.5, host).values():
+        assert re.search(words, text)
+
+
+def test_objects_between_ranks_are_plain_data():
+    value = {"a": (1, float("inf"), None), 3: [frozenset({1}), b"x", {}], "tuple": {"set": [True]}, "ä\ud800": -(2**70)}
+    assert of_plain_bytes(plain_bytes(value)) == value
+    np.testing.assert_array_equal(of_plain_bytes(plain_bytes(np.eye(2, dtype=np.float32))), np.eye(2))
+    with pytest.raises(TypeError, match="Path"):
+        plain_bytes([Path("x")])
+    for strange in (pickle.dumps(value), b'{"class": []}', b'{"array": ["O", [1], ""]}', b'{"dict": 1, "set": 2}'):
+        with pytest.raises(ValueError):
+            of_plain_bytes(strange)
