@@ -93,7 +93,7 @@ class BringUp:
             *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
             *(watch, inputs_of(spec.inputs)),
             labelled=decided.task.labels if labelled is None else labelled,
-            beside=TASKS[decided.config.task.task].beside(decided.config),
+            task_edges=TASKS[decided.config.task.task].task_edges(decided.config),
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
             store=self.memory.features,

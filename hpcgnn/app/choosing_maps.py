@@ -7,8 +7,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
-from hpcgnn.placement.clusters import deal_clusters, economical_map, map_clusters
-from hpcgnn.placement.skew import SKEWED, skew_of_parts
+from hpcgnn.placement.clusters import SKEWED, deal_clusters, economical_map, map_clusters, skew_of_parts
 
 MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
 SPLIT_NODES, SPLIT_EDGES = 1 << 16, 1 << 20  # of the largest graph that a run splits into nodes

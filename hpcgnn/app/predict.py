@@ -25,8 +25,8 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
-from hpcgnn.graphfile.own_ids import NUMBERS, find_nodes, kind_of_ids, longest_id, read_ids
-from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.outputs.arrays import write_arrays
@@ -90,7 +90,7 @@ class Request:
 
     @property
     def inputs(self) -> list[str]:
-        """Files that are read in addition to the files of the run."""
+        """Further files that the command reads."""
         return [self.nodes, *(() if self.table is None else self.table.inputs)]
 
 
@@ -131,7 +131,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
 
 
 def _read_lists(graph: str, request: Request) -> np.ndarray | None:
-    """The listed nodes, ascending, or None; a table reads its files. Raises FormatError."""
+    """Read the listed nodes, ascending, or None, and the files of the table. Raises FormatError."""
     with GraphFile(graph) as file:
         if request.table is not None:
             request.table.read(file)
@@ -146,7 +146,7 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
 def _rows_of_nodes(
     trained: Trained, logits: torch.Tensor, hidden: list[torch.Tensor], request: Request
 ) -> dict[str, torch.Tensor]:
-    """{name: (n_p, width)} of the requested rows of own nodes."""
+    """{name: (n_p, width)} of own nodes: the requested rows."""
     rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
     if not alone and trained.task.rows not in request.kinds:
         rows[trained.task.rows] = trained.chosen(logits)
@@ -302,7 +302,7 @@ def write_rows(
             predicted=task.columns(order.widths.get(task.rows, 0), column_names),
             some=wanted is not None,
             ids=kind,
-            id_dtype=file.dtype(NUMBERS) if kind == "numbers" else np.dtype(np.int64),
+            id_dtype=file.dtype(ID_NUMBERS) if kind == "numbers" else np.dtype(np.int64),
             longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
             class_names=names if task.name == CLASSIFICATION else (),
             origin=origin,

@@ -25,9 +25,10 @@ from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import CheckpointError, ConfigError, FormatError, RunDirError
 from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.model import ModelConfig

@@ -23,11 +23,7 @@ import torch
 
 from hpcgnn.engine.optim import Optimizer
 from hpcgnn.errors import AccessError, CheckpointError, HpcgnnError, RunDirError, TrainingError
-from hpcgnn.graphfile.access import opened
-from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.graphfile.storage import replacing
-from hpcgnn.graphfile.structure import check_dataset
-from hpcgnn.graphfile.writing import written_file
+from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes, replacing, write_attributes, written_file
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json

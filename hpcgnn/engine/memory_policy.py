@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hpcgnn.engine.probe import StepProbe
     from hpcgnn.engine.trainer import Trainer
     from hpcgnn.exchange.buffers import HaloBuffers
-    from hpcgnn.graph.load import FileFeatures
     from hpcgnn.graph.local import LocalGraph
+    from hpcgnn.graph.own_rows import OwnRows
     from hpcgnn.memory.stored import StoredRows
     from hpcgnn.plan.run_plan import RunPlan
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class MemoryPolicy:
     """Leaves all data in memory."""
 
-    def features(self, local: "LocalGraph", source: "FileFeatures") -> "StoredRows | None":
+    def features(self, local: "LocalGraph", source: "OwnRows") -> "StoredRows | None":
         """The features of a share, written elsewhere; None: they are read into memory. Collective. local: the share
         without its features.
         """

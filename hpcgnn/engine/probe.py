@@ -18,7 +18,6 @@ from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
@@ -54,7 +53,7 @@ def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
     loops = "add" if spec.loop_relation else "keep"
     edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
     if spec.edge_features:
-        edges = carrying(edges, torch.ones(edges.num_edges, spec.edge_features, dtype=spec.dtype))
+        edges = edges.carrying(torch.ones(edges.num_edges, spec.edge_features, dtype=spec.dtype))
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
         features = sparse_rows(

@@ -91,7 +91,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     comm, local = trainer.comm, trainer.local
     parts = (local, *filter(None, trainer.views.shares))
     adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
-    adjacencies += local.beside.values()
+    adjacencies += local.task_edges.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),

@@ -14,8 +14,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.inductive import training_subgraph
 from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
+from hpcgnn.graph.transforms.subgraphs import training_subgraph
 from hpcgnn.graph.transforms.vertex_cover import least_rows, saves
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.nn.graph import Graph

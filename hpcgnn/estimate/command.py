@@ -15,7 +15,8 @@ from hpcgnn.estimate.additions import ADDITIONS
 from hpcgnn.estimate.counts.sources import CountedGraph
 from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, size_in_words, table
-from hpcgnn.graphfile.storage import GraphFile, replacing
+from hpcgnn.graphfile.hdf5 import replacing
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.listing import in_turn
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs

@@ -120,8 +120,8 @@ def halo_blocks(
     """One hypersparse block per round, checked.
 
     starts: int64 (rounds + 1,), the halo position where each round begins. indptr: int64 (n_p + 1,), by own row; halo:
-    int (E,), the halo position of each edge's source; weight, edge: (E,). In addition to the blocks it
-    takes some 40 bytes for each of their rows.
+    int (E,), the halo position of each edge's source; weight, edge: (E,). In addition to the blocks it takes 4 bytes
+    for each edge.
     """
 
     def round_of(part: slice) -> np.ndarray:
@@ -129,62 +129,31 @@ def halo_blocks(
 
     small = np.min_scalar_type(len(starts))
     counts = count_keys(round_of, len(halo), len(starts) - 1)
-    columns = np.empty(len(halo), np.int32)
+    columns, rows = np.empty(len(halo), np.int32), np.empty(len(halo), np.int32)
     moved = [None if each is None else torch.empty_like(each) for each in (weight, edge)]
-    last_row = np.full(len(counts), -1)
-    # As long as all edges, of which memory is what is written: lists of pieces would leave holes.
-    found_rows, found_begins, filled = np.empty(len(halo), np.int32), np.empty(len(halo), np.int64), 0
     for rounds, edges, places in grouped(round_of, len(halo), counts):
         columns[places] = halo[edges] - starts[rounds]
+        start = int(edges.min())
+        rows[places] = edge_rows(indptr, start, start + len(edges))[edges - start]
         for new, old in zip(moved, (weight, edge), strict=True):
             if new is not None and old is not None:
                 new[torch.from_numpy(places)] = old[torch.from_numpy(edges)]
-        # An edge begins a row of its round where the edge before it in that round, maybe of an earlier part, had none.
-        start = int(edges.min())
-        rows = edge_rows(indptr, start, start + len(edges))[edges - start]
-        firsts = np.flatnonzero(np.concatenate([[True], rounds[1:] != rounds[:-1]]))
-        begins = np.concatenate([[True], rows[1:] != rows[:-1]])
-        begins[firsts] = rows[firsts] != last_row[rounds[firsts]]
-        lasts = np.append(firsts[1:], len(rows)) - 1
-        last_row[rounds[lasts]] = rows[lasts]
-        end = filled + int(np.count_nonzero(begins))
-        found_rows[filled:end], found_begins[filled:end] = rows[begins], places[begins]
-        filled = end
-    blocks = _in_rounds(starts, counts, found_rows[:filled], found_begins[:filled], columns, *moved)
-    for block, width in zip(blocks, np.diff(starts).tolist(), strict=True):
-        kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
-    return blocks
-
-
-def _in_rounds(
-    starts: np.ndarray,
-    counts: np.ndarray,
-    rows: np.ndarray,
-    begins: np.ndarray,
-    columns: np.ndarray,
-    weight: torch.Tensor | None,
-    edge: torch.Tensor | None,
-) -> list[Block]:
-    """The Blocks of edges that are grouped by round, counts (rounds,) of each.
-
-    rows, begins: each row of each round and the place of its first edge, in any order.
-    """
-    order = np.argsort(begins)
-    rows, begins = rows[order], begins[order]
     blocks, end = [], 0
     for index, count in enumerate(counts.tolist()):
-        first, end = end, end + count
-        part, there = np.s_[first:end], np.s_[np.searchsorted(begins, first) : np.searchsorted(begins, end)]
-        blocks.append(
-            Block(
-                torch.from_numpy(np.append(begins[there] - first, count)),
-                torch.from_numpy(columns[part]),
-                torch.from_numpy(rows[there].copy()),
-                None if weight is None else weight[part],
-                int(starts[index]),
-                None if edge is None else edge[part],
-            )
+        part = np.s_[end : end + count]
+        end += count
+        begins = np.flatnonzero(np.diff(rows[part], prepend=np.int32(-1)))
+        block = Block(
+            torch.from_numpy(np.append(begins, count)),
+            torch.from_numpy(columns[part]),
+            torch.from_numpy(rows[part][begins]),
+            None if moved[0] is None else moved[0][part],
+            int(starts[index]),
+            None if moved[1] is None else moved[1][part],
         )
+        width = int(starts[index + 1] - starts[index])
+        kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
+        blocks.append(block)
     return blocks
 
 

@@ -1,7 +1,7 @@
-"""What one rank holds of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
+"""A rank's share of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -12,7 +12,7 @@ from hpcgnn.exchange.node_stream import Neighbours
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.split import EdgeList, RemoteEdges, split_edges
+from hpcgnn.graph.split import EdgeList, RemoteEdges, degrees_of, split_edges, with_loops
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.memory.stored import StoredRows
@@ -21,11 +21,16 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 @dataclass(frozen=True)
 class Adjacency:
-    """One direction of the edges of a rank, ready to be streamed along. degree: float64 (rows,), the sum of the weights
-    of each row's edges in the whole graph, 0 where they cancel (see sums.py). edges: EdgeList, or None where no model
-    asks for one. counted, row_counts: the edges of the own rows, and of each of them (int32 (rows,), where edges have
-    weights), where sums stand for some of them. near: None, or what is known of
-    the node's other ranks where their rows are read in place: then these are columns of `own`, and none of the halo.
+    """One direction of the edges of a rank, ready to be streamed along.
+
+    Attributes:
+        degree: float64 (rows,), the sum of the weights of each row's edges in the whole graph, 0 where they cancel (see
+            sums.py).
+        edges: EdgeList, or None where no model asks for one.
+        counted: the edges of the own rows, where sums stand for some of them.
+        row_counts: the edges of each own row, int32 (rows,), where sums stand for some and edges have weights.
+        near: rows of the node's other ranks that are read in place, or None. They are columns of `own`, and none of
+            the halo.
     """
 
     own: Block
@@ -61,6 +66,11 @@ class Adjacency:
             return self.degree
         return self.edge_counts if self.row_counts is None else self.row_counts
 
+    def carrying(self, features: torch.Tensor) -> "Adjacency":
+        """The Adjacency whose edges have these features (E_p, F), in the order of its EdgeList."""
+        assert self.edges is not None, "models that read features of edges have the edges kept"
+        return replace(self, edges=replace(self.edges, features=features))
+
     @property
     def nbytes(self) -> int:
         return self.structure_nbytes + (0 if self.edges is None else self.edges.nbytes)
@@ -75,19 +85,24 @@ class Adjacency:
 class LocalGraph:
     """A rank's share. Tensors over own nodes are in the local order (see placement/order.py).
 
-    inward: in-edges, along which features are aggregated. outward: out-edges, along which gradients are; the same
-    object for an undirected graph. features: (n_p, F), SparseRows or StoredRows. labels, task: int64 (n_p,) with -1 for
-    none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none, and what they are for (see
-    graphfile/labels.py). node_type: int32 (n_p,) or None. cluster: int32 (n_p,), the nodes' clusters of the graph file,
-    or None where no schedule asks for them.
-    split: uint8 (n_p,). original_id: int64 (n_p,), the ids that randomness is keyed by. num_nodes: over all ranks.
-    compact: how dense features travel, if that is not as rows. feature_scales: float32 (F,), powers of two that the
-    columns of features in int8 are to be multiplied by, or None.
-    feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
-    outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
-    graph/transforms/pruning.py); what such a layer does not need is None.
-    beside: {name: edges} that the task takes out of the graph or reads in addition, without weights and types (see
-    `Beside` in load.py).
+    Attributes:
+        inward: in-edges, along which features are aggregated.
+        outward: out-edges, along which gradients are; the same object for an undirected graph.
+        features: (n_p, F).
+        labels: int64 (n_p,) with -1 for none, float32 (n_p, C) for multi-label, or float (n_p, T) with NaN for none.
+        split: uint8 (n_p,).
+        original_id: int64 (n_p,), the ids that randomness is keyed by.
+        num_nodes: over all ranks.
+        task: the kind of the labels (see graphfile/labels.py).
+        node_type: int32 (n_p,) or None.
+        cluster: int32 (n_p,), the nodes' clusters of the graph file, or None where no schedule asks for them.
+        compact: how dense features travel, if that is not as rows.
+        feature_scales: float32 (F,), powers of two that the columns of features in int8 are to be multiplied by, or
+            None.
+        feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
+        outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
+            graph/transforms/pruning.py). Fields that such a layer does not need are None.
+        task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
     """
 
     inward: Adjacency
@@ -105,7 +120,7 @@ class LocalGraph:
     feature_scales: torch.Tensor | None = None
     feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
-    beside: Mapping[str, Adjacency] = field(default_factory=dict)
+    task_edges: Mapping[str, Adjacency] = field(default_factory=dict)
 
     @property
     def output_id(self) -> torch.Tensor:
@@ -138,15 +153,22 @@ def build_adjacency(
 ) -> Adjacency:
     """Blocks and plan from the edges of the own nodes. Collective.
 
-    edges: in the local order `order`. self_loops: 'add' gives every node that has none one
-    loop of weight 1 and type `loop_type`; 'keep' leaves them. cap: rows of a round. keep_edges: keep an EdgeList, and
-    in every block where its edges stand in it.
+    Args:
+        edges: in the local order `order`.
+        cap: rows of a round.
+        self_loops: 'add' gives every node that has none one loop of weight 1 and type `loop_type`; 'keep' leaves them.
+        keep_edges: keep an EdgeList, and in every block the places of its edges there.
     """
-    split = split_edges(edges, comm.rank, self_loops == "add", loop_type, dtype, keep_edges)
-    del edges  # the caller has let it go as well, where memory counts
-    num_rows = len(split.degree)
-    own, halo, plan = with_halo(split.own, split.away, num_rows, num_rows, cap, comm, order)
-    return Adjacency(own, halo, plan, torch.from_numpy(split.degree), split.kept)
+    if self_loops == "add":
+        edges = with_loops(edges, comm.rank, loop_type)  # the caller has let the others go, where memory counts
+    degree, num_rows = degrees_of(edges), len(edges.indptr) - 1
+    own, away = split_edges(edges, comm.rank, dtype, keep_edges)
+    kept = None
+    if keep_edges:
+        weight = None if edges.weight is None else torch.from_numpy(edges.weight).to(dtype)
+        kept = EdgeList(len(edges.owner), weight, None if edges.type is None else torch.from_numpy(edges.type))
+    del edges
+    return Adjacency(*with_halo(own, away, num_rows, num_rows, cap, comm, order), degree, kept)
 
 
 def with_halo(

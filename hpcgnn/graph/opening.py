@@ -17,8 +17,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.structure import check_structure
+from hpcgnn.graphfile.storage import GraphFile, check_structure
 
 
 def check_trainable(file: GraphFile, labelled: bool = True) -> None:

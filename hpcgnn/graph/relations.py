@@ -5,6 +5,8 @@ It does not factor into a number for each row, as other normalisations do, so th
 Sums are those of the whole graph. Where weights sum to 0 (see sums.py), the mean is 0.
 """
 
+from collections.abc import Iterator
+
 import torch
 
 from hpcgnn.comm import Communicator
@@ -21,22 +23,16 @@ def relation_weights(
     """(inward (E_p,), outward (E_p,)) of a LocalGraph that keeps its edges, in the order of their EdgeLists.
     Collective.
     """
-    rows = _rows(local.inward)
-    inward, in_order, in_bounds = _by_type(_edges(local.inward), num_types)
-    plan = local.outward.plan
-    num_own = local.num_owned if plan.columns is None else plan.columns.num_rows
-    columns = _columns(local.outward, num_own)
-    outward, out_order, out_bounds = _by_type(_edges(local.outward), num_types)
-    for kind in range(num_types):
-        edges = in_order[in_bounds[kind] : in_bounds[kind + 1]]
-        total = _sums(rows[edges], inward[edges], local.num_owned)
+    inward, outward, plan = _weights(local.inward), _weights(local.outward), local.outward.plan
+    columns = _columns(local.outward, local.num_owned if plan.columns is None else plan.columns.num_rows)
+    for kind, (rows, edges, total) in enumerate(_sums(local, inward, num_types)):
         total.masked_fill_(total == 0, torch.inf)  # a weight divided by that is 0
         halo, (own, held) = gather_halo(plan, total, comm), plan.peers.opened(plan.columns, total)
         others = torch.cat([own, halo])
         plan.peers.meet(-3)
         del held  # all have read it
-        inward[edges] /= total[rows[edges]]
-        edges = out_order[out_bounds[kind] : out_bounds[kind + 1]]
+        inward[edges] /= total[rows]
+        edges = _of_type(local.outward, kind)
         outward[edges] /= others[columns[edges]]
     return inward.to(dtype), outward.to(dtype)
 
@@ -45,42 +41,46 @@ def odd_relations(local: LocalGraph, num_types: int) -> torch.Tensor:
     """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
     Local.
     """
-    rows = _rows(local.inward)
-    weight, order, bounds = _by_type(_edges(local.inward), num_types)
     counts = torch.zeros(2, dtype=torch.int64)
-    for kind in range(num_types):
-        edges = order[bounds[kind] : bounds[kind + 1]]
-        total = _sums(rows[edges], weight[edges], local.num_owned)
+    for rows, _, total in _sums(local, _weights(local.inward), num_types):
         here = torch.zeros(local.num_owned, dtype=torch.bool)
-        here[rows[edges]] = True
+        here[rows] = True
         counts += torch.stack([(total < 0).sum(), (here & (total == 0)).sum()])
     return counts
 
 
-def _sums(rows: torch.Tensor, weight: torch.Tensor, num_rows: int) -> torch.Tensor:
-    return torch.from_numpy(weight_sums(rows.numpy(), weight.numpy(), num_rows))
+def _sums(
+    local: LocalGraph, weight: torch.Tensor, num_types: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """For each type, (the rows of its in-edges int32, these edges int64, float64 (n_p,) the sums of their weights)."""
+    adjacency = local.inward
+    rows = torch.empty(_edges(adjacency).count, dtype=torch.int32)
+    for block in (adjacency.own, *adjacency.halo):
+        rows[_places(block)] = block.edge_rows
+    for kind in range(num_types):
+        edges = _of_type(adjacency, kind)
+        total = weight_sums(rows[edges].numpy(), weight[edges].numpy(), local.num_owned)
+        yield rows[edges], edges, torch.from_numpy(total)
 
 
-def _by_type(edges: EdgeList, num_types: int) -> tuple[torch.Tensor, torch.Tensor, list[int]]:
-    """(float64 weights (E_p,), the edges ordered by type, where each type begins)."""
-    assert edges.type is not None, "the graph has types"
-    weight = torch.ones(edges.count) if edges.weight is None else edges.weight
-    weight = weight.to(torch.float64, copy=True)
-    ordered, order = torch.sort(edges.type, stable=True)
-    return weight, order, torch.searchsorted(ordered, torch.arange(num_types + 1, dtype=ordered.dtype)).tolist()
+def _of_type(adjacency: Adjacency, kind: int) -> torch.Tensor:
+    """int64: the edges of a type, by their place in the EdgeList."""
+    kinds = _edges(adjacency).type
+    assert kinds is not None, "the graph has types"
+    return torch.nonzero(kinds == kind).squeeze(1)
+
+
+def _weights(adjacency: Adjacency) -> torch.Tensor:
+    """float64 (E_p,), a copy."""
+    edges = _edges(adjacency)
+    if edges.weight is None:
+        return torch.ones(edges.count, dtype=torch.float64)
+    return edges.weight.to(torch.float64, copy=True)
 
 
 def _edges(adjacency: Adjacency) -> EdgeList:
     assert adjacency.edges is not None, "the graph keeps its edges"
     return adjacency.edges
-
-
-def _rows(adjacency: Adjacency) -> torch.Tensor:
-    """int32 (E_p,): the own row of each edge."""
-    rows = torch.empty(_edges(adjacency).count, dtype=torch.int32)
-    for block in (adjacency.own, *adjacency.halo):
-        rows[_places(block)] = block.edge_rows
-    return rows
 
 
 def _columns(adjacency: Adjacency, num_own: int) -> torch.Tensor:

@@ -4,44 +4,51 @@ All code that reads or checks labels asks the kind. So a new kind is a class her
 The room `tasks` decides how a model learns from them.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 CLASSIFICATION, MULTILABEL, REGRESSION = "classification", "multilabel", "regression"
 
 
-class LabelKind(Protocol):
+class LabelKind:
     """A kind of labels.
 
     Attributes:
         storage: kinds of numpy types that the file may have.
         said: the labels in words.
+        none: the file's value of an unlabelled node.
     """
 
-    storage: str
+    storage: str = "iu"
     said: str
+    none: Any = -1
 
     def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
         """Of the dataset. outputs: classes, labels or targets, `num_classes` of the file."""
+        return (nodes, outputs)
 
     def fault(self, labels: np.ndarray, outputs: int) -> str:
         """Describe an error in some nodes' stored labels; '' for none."""
+        raise NotImplementedError
 
     def labelled(self, labels: Any) -> Any:
         """bool (n,): which nodes have a label. labels: array or tensor, as the file or as a rank has them."""
+        raise NotImplementedError
 
     def loaded(self, labels: np.ndarray) -> np.ndarray:
         """Labels of the file as a rank keeps them."""
+        raise NotImplementedError
 
-    def none(self, nodes: int, outputs: int) -> np.ndarray:
-        """Return a rank's labels for `nodes` unlabelled nodes."""
+    def unlabelled(self, nodes: int, outputs: int) -> np.ndarray:
+        """A rank's labels for `nodes` unlabelled nodes."""
+        return self.loaded(np.full(self.shape(nodes, outputs), self.none))
 
 
-class Classes:
+class Classes(LabelKind):
     """One class for a node: int (n,), -1 for none; a rank has int64 (n_p,)."""
 
-    storage, said = "iu", "classes"
+    said = "classes"
 
     def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
         return (nodes,)
@@ -59,17 +66,11 @@ class Classes:
     def loaded(self, labels: np.ndarray) -> np.ndarray:
         return labels.astype(np.int64)
 
-    def none(self, nodes: int, outputs: int) -> np.ndarray:
-        return np.full(nodes, -1, np.int64)
 
-
-class LabelSets:
+class LabelSets(LabelKind):
     """Any number of labels for a node: 0/1 (n, C), every node has them; a rank has float32 (n_p, C)."""
 
-    storage, said = "iu", "0/1 labels"
-
-    def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
-        return (nodes, outputs)
+    said = "0/1 labels"
 
     def fault(self, labels: np.ndarray, outputs: int) -> str:
         right = labels.ndim == 2 and labels.shape[1] == outputs
@@ -83,16 +84,13 @@ class LabelSets:
     def loaded(self, labels: np.ndarray) -> np.ndarray:
         return labels.astype(np.float32)
 
-    def none(self, nodes: int, outputs: int) -> np.ndarray:
-        return np.full((nodes, outputs), -1, np.float32)
 
-
-class Targets:
+class Targets(LabelKind):
     """One or several real numbers per node: float (n,) or (n, T), NaN for unknown ones; a rank has (n_p, T) of this
     type.
     """
 
-    storage, said = "f", "real numbers"
+    storage, said, none = "f", "real numbers", np.float32(np.nan)
 
     def shape(self, nodes: int, outputs: int) -> tuple[int, ...]:
         return (nodes,) if outputs == 1 else (nodes, outputs)
@@ -108,9 +106,6 @@ class Targets:
 
     def loaded(self, labels: np.ndarray) -> np.ndarray:
         return labels[:, None] if labels.ndim == 1 else labels
-
-    def none(self, nodes: int, outputs: int) -> np.ndarray:
-        return np.full((nodes, outputs), np.nan, np.float32)
 
 
 LABELS: dict[str, LabelKind] = {CLASSIFICATION: Classes(), MULTILABEL: LabelSets(), REGRESSION: Targets()}

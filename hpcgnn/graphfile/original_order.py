@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.graphfile.columns import written_columns
+from hpcgnn.graphfile.hdf5 import create_dataset, replacing, write_attributes, written_file
 from hpcgnn.graphfile.storage import SLAB_ROWS
 
 # Bytes of wide rows that rank 0 holds at a time.
@@ -28,6 +28,56 @@ def share_of(rank: int, num_nodes: int, comm: Communicator) -> tuple[int, int]:
     share = max(1, -(-num_nodes // comm.size))
     start = min(num_nodes, rank * share)
     return start, min(num_nodes, start + share)
+
+
+class _Keepers:
+    """How rows get from their owners to the ranks that keep them, and back. Made collectively.
+
+    It holds the places of the own nodes, and those in this rank's slab for the rows of each rank.
+
+    Attributes:
+        start, stop: the original ids that this rank keeps.
+    """
+
+    def __init__(self, original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> None:
+        self._comm, order = comm, torch.argsort(original_id)
+        self.start, self.stop = share_of(comm.rank, num_nodes, comm)
+        edges = torch.tensor([share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)])
+        firsts = torch.searchsorted(original_id[order], edges)
+        counts = torch.diff(firsts, append=torch.tensor([len(order)]))
+        self._mine = order.split(counts.tolist())  # own nodes by keeper, in the order of their ids
+        self._counts, self._expected = counts.tolist(), comm.alltoall(counts, "evaluation").tolist()
+        ids = self._swapped(lambda keeper: original_id[self._mine[keeper]], self._expected)
+        self._places = {owner: part - self.start for owner, part in ids}
+
+    def _swapped(
+        self, rows_for: Callable[[int], torch.Tensor], expected: list[int]
+    ) -> Iterator[tuple[int, torch.Tensor]]:
+        """(source, rows) of every rank, of the rows that go to each; in the order of ring offsets."""
+        comm = self._comm
+        for offset in range(comm.size):
+            dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
+            outgoing = rows_for(dest)
+            incoming = outgoing
+            if offset:
+                incoming = outgoing.new_empty(expected[source], *outgoing.shape[1:])
+                sent = [(dest, outgoing.contiguous())] if len(outgoing) else []
+                comm.exchange(sent, [(source, incoming)] if len(incoming) else [], "evaluation").finish()
+            yield source, incoming
+
+    def collected(self, rows: torch.Tensor) -> torch.Tensor:
+        """The rows that this rank keeps, in order, of the owned rows of all ranks. Collective."""
+        kept = rows.new_empty(self.stop - self.start, *rows.shape[1:])
+        for owner, part in self._swapped(lambda keeper: rows[self._mine[keeper]], self._expected):
+            kept[self._places[owner]] = part
+        return kept
+
+    def handed_out(self, kept: torch.Tensor) -> torch.Tensor:
+        """The rows of the owned nodes, of those that all ranks keep. Collective."""
+        rows = kept.new_empty(sum(self._counts), *kept.shape[1:])
+        for keeper, part in self._swapped(lambda owner: kept[self._places[owner]], self._counts):
+            rows[self._mine[keeper]] = part
+        return rows
 
 
 class OriginalOrder:
@@ -54,16 +104,14 @@ class OriginalOrder:
         comm: Communicator,
         wanted: torch.Tensor | None = None,
     ) -> None:
-        self._comm, self._num_nodes, self._all = comm, num_nodes, wanted is None
+        self._comm, self._all = comm, wanted is None
         self.widths = {name: each.shape[1] for name, each in rows.items()}
         self.dtypes = {name: each.numpy().dtype for name, each in rows.items()}
-        order, counts = _by_keeper(original_id, num_nodes, comm)
-        start, stop = share_of(comm.rank, num_nodes, comm)
-        places = _Places(original_id[order].split(counts), _counts_for_me(counts, comm), start, stop, comm)
+        keepers = _Keepers(original_id, num_nodes, comm)
         self._kept: dict[str, torch.Tensor] = {}
         for name, each in rows.items():
-            mine = places.move(each[order].split(counts))
-            self._kept[name] = mine if wanted is None else mine[wanted - start]
+            mine = keepers.collected(each)
+            self._kept[name] = mine if wanted is None else mine[wanted - keepers.start]
         if wanted is not None:
             self._kept["node"] = wanted.unsqueeze(1)
         count = len(next(iter(self._kept.values())))
@@ -91,45 +139,36 @@ class OriginalOrder:
         for start in range(0, self.num_rows, self._slab):
             stop = min(start + self._slab, self.num_rows)
             keepers = np.flatnonzero((self._ends[:-1] < stop) & (self._ends[1:] > start)).tolist()
-            yield [
-                (
-                    keeper,
-                    max(start, int(self._ends[keeper])) - int(self._ends[keeper]),
-                    min(stop, int(self._ends[keeper + 1])) - int(self._ends[keeper]),
-                )
-                for keeper in keepers
-            ]
+            bounds = [np.clip([start, stop], *self._ends[[each, each + 1]]) - self._ends[each] for each in keepers]
+            yield [(keeper, int(first), int(last)) for keeper, (first, last) in zip(keepers, bounds, strict=True)]
 
     def slabs(self, nodes_alone: bool = False) -> Iterator[Slab]:
-        """Yield all rows, slab by slab, on rank 0 alone. nodes_alone: without their contents; equal on all ranks."""
-        first = 0
+        """Yield all rows, slab by slab, on rank 0 alone; the others `hand_over`. nodes_alone: without their contents;
+        equal on all ranks.
+        """
+        first, rank = 0, self._comm.rank
         for parts in self._pieces():
-            count = sum(stop - start for _, start, stop in parts)
-            slab = {}
-            for name, mine in self._handed(nodes_alone).items():
-                out = torch.empty((count, mine.shape[1]), dtype=mine.dtype)
-                begin = 0
+            slab, count = {}, sum(stop - start for _, start, stop in parts)
+            for name, mine in self._kept.items():
+                if nodes_alone and name != "node":
+                    continue
+                out, at = mine.new_empty(count if rank == 0 else 0, mine.shape[1]), 0
                 for keeper, start, stop in parts:
-                    part = out[begin : begin + stop - start]
-                    begin += stop - start
-                    if keeper == 0:
+                    part, at = out[at : at + stop - start], at + stop - start
+                    if keeper == rank == 0:
                         part.copy_(mine[start:stop])
-                    else:
+                    elif rank == 0:
                         self._comm.exchange([], [(keeper, part)], "evaluation").finish()
+                    elif keeper == rank:
+                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
                 slab[name] = out.numpy()
-            yield self._with_nodes(first, count, slab)
+            if rank == 0:
+                yield self._with_nodes(first, count, slab)
             first += count
-
-    def _handed(self, nodes_alone: bool) -> dict[str, torch.Tensor]:
-        return {name: mine for name, mine in self._kept.items() if name == "node" or not nodes_alone}
 
     def hand_over(self, nodes_alone: bool = False) -> None:
         """Send the rows that this rank keeps to rank 0, in the pieces in which it goes through them."""
-        for parts in self._pieces():
-            for mine in self._handed(nodes_alone).values():
-                for keeper, start, stop in parts:
-                    if keeper == self._comm.rank:
-                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
+        assert not list(self.slabs(nodes_alone)), "another rank than 0 sends"
 
 
 def write_in_original_order(
@@ -145,15 +184,19 @@ def write_in_original_order(
     Memory beyond the arguments: twice this rank's share of one of them. Raises FormatError on rank 0 alone if the file
     cannot be written, which ends the job.
     """
-    columns = {name: ((num_nodes, rows.shape[1]), rows.numpy().dtype) for name, rows in parts.items()}
-    with written_columns(path, columns, **attributes) if comm.rank == 0 else contextlib.nullcontext() as put:
+    with contextlib.ExitStack() as until_whole:
+        if comm.rank == 0:
+            file, check = until_whole.enter_context(written_file(until_whole.enter_context(replacing(path))))
+            write_attributes(file, **attributes)
         for name, rows in parts.items():
             order = OriginalOrder({name: rows}, original_id, num_nodes, comm)
-            if put is None:
+            if comm.rank != 0:
                 order.hand_over()
                 continue
+            dataset = create_dataset(file, name, (num_nodes, rows.shape[1]), order.dtypes[name])
             for nodes, slab in order.slabs():
-                put(int(nodes[0]), slab)
+                dataset[nodes[0] : nodes[-1] + 1] = slab[name]
+                check()
     comm.barrier()
 
 
@@ -171,73 +214,6 @@ def read_in_original_order(
         num_nodes: number of nodes of the graph.
         comm: the communicator.
     """
-    start, stop = share_of(comm.rank, num_nodes, comm)
     with comm.together("reading rows of nodes"):
-        kept = read(start, stop)
-    order, counts = _by_keeper(original_id, num_nodes, comm)
-    wanted, places, asked = original_id[order].split(counts), order.split(counts), _counts_for_me(counts, comm)
-    rows = kept.new_empty(len(order), *kept.shape[1:])
-    for offset in range(comm.size):
-        keeper, asker = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
-        if keeper == comm.rank:
-            rows[places[keeper]] = kept[wanted[keeper] - start]
-            continue
-        question, answer = torch.empty(asked[asker], dtype=torch.int64), kept.new_empty(counts[keeper], *kept.shape[1:])
-        sent = [(keeper, wanted[keeper].contiguous())] if counts[keeper] else []
-        comm.exchange(sent, [(asker, question)] if asked[asker] else [], "evaluation").finish()
-        sent = [(asker, kept[question - start])] if asked[asker] else []
-        comm.exchange(sent, [(keeper, answer)] if counts[keeper] else [], "evaluation").finish()
-        rows[places[keeper]] = answer
-    return rows
-
-
-def _by_keeper(original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> tuple[torch.Tensor, list[int]]:
-    """(the own nodes in the order of their ids, how many of them each rank keeps)."""
-    order = torch.argsort(original_id)
-    edges = torch.tensor([share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)])
-    firsts = torch.searchsorted(original_id[order], edges)
-    return order, torch.diff(firsts, append=torch.tensor([len(order)])).tolist()
-
-
-class _Places:
-    """How rows get from their owners to the ranks that keep their slabs. Made collectively.
-
-    It holds the places in this rank's slab for the rows of each rank.
-
-    Attributes:
-        ids: owned nodes by keeper, ascending.
-        expected: number of rows from each rank.
-        start, stop: this rank's slab.
-    """
-
-    def __init__(
-        self, ids: tuple[torch.Tensor, ...], expected: list[int], start: int, stop: int, comm: Communicator
-    ) -> None:
-        self._comm, self._expected, self._length = comm, expected, stop - start
-        self._places = [part - start for _, part in self._swapped([each.unsqueeze(1) for each in ids])]
-
-    def _swapped(self, parts: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> Iterator[tuple[int, torch.Tensor]]:
-        """(source, rows) of every rank, of the rows that go to each; in the order of ring offsets."""
-        comm = self._comm
-        for offset in range(comm.size):
-            dest, source = (comm.rank + offset) % comm.size, (comm.rank - offset) % comm.size
-            outgoing, expected = parts[dest], self._expected[source]
-            if dest == comm.rank:
-                yield source, outgoing
-                continue
-            incoming = torch.empty((expected, outgoing.shape[1]), dtype=outgoing.dtype)
-            sent = [(dest, outgoing.contiguous())] if len(outgoing) else []
-            comm.exchange(sent, [(source, incoming)] if expected else [], "evaluation").finish()
-            yield source, incoming
-
-    def move(self, parts: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """The rows that this rank keeps, in order, of the rows of all ranks by keeper. Collective."""
-        kept = torch.empty((self._length, parts[0].shape[1]), dtype=parts[0].dtype)
-        for place, (_, rows) in zip(self._places, self._swapped(parts), strict=True):
-            kept[place[:, 0]] = rows
-        return kept
-
-
-def _counts_for_me(counts: list[int], comm: Communicator) -> list[int]:
-    """How many rows come from each rank, of how many go to each. Collective."""
-    return comm.alltoall(torch.tensor(counts), "evaluation").tolist()
+        kept = read(*share_of(comm.rank, num_nodes, comm))
+    return _Keepers(original_id, num_nodes, comm).handed_out(kept)

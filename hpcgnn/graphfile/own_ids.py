@@ -6,18 +6,17 @@ another with offsets: a column of texts of fixed length would be as wide as the 
 """
 
 import itertools
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.schema import Rows, Words
+from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, Rows, Words
 
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
 
-NUMBERS, OFFSETS, TEXT = "original/id", "original/id_offsets", "original/id_text"
 _BLOCK = 1 << 16
 
 
@@ -35,7 +34,7 @@ def packed(ids: np.ndarray) -> Rows | Words | None:
 
 def kind_of_ids(file: "GraphFile") -> str:
     """Return the kind of ids in a file: 'numbers', 'words', or '' for nodes with numbers alone."""
-    return "numbers" if NUMBERS in file else "words" if OFFSETS in file else ""
+    return "numbers" if ID_NUMBERS in file else "words" if ID_OFFSETS in file else ""
 
 
 def read_ids(file: "GraphFile", nodes: np.ndarray) -> np.ndarray:
@@ -43,42 +42,44 @@ def read_ids(file: "GraphFile", nodes: np.ndarray) -> np.ndarray:
 
     Only of a file that has ids. Raises FormatError for texts that are damaged.
     """
-    ranges = _runs(nodes)
-    if NUMBERS in file:
-        return file.read(NUMBERS, ranges)
-    bounds = file.read(OFFSETS, [(start, stop + 1) for start, stop in ranges], np.int64)
-    firsts = np.cumsum([0, *(stop - start + 1 for start, stop in ranges)])
-    begins = np.delete(bounds, firsts[1:] - 1) if len(nodes) else bounds[:0]
-    lengths = np.delete(np.diff(bounds), firsts[1:-1] - 1) if len(nodes) else bounds[:0]
-    if (lengths < 0).any() or (len(begins) and begins[0] < 0):
-        raise FormatError(f"{file.path}: {OFFSETS} do not ascend; the file is corrupted, import the graph again")
-    spans = [(int(bounds[first]), int(bounds[last - 1])) for first, last in itertools.pairwise(firsts)]
-    text = file.read(TEXT, spans, np.uint8).tobytes()
-    ends = np.cumsum(lengths).tolist()
+    runs = np.split(nodes, np.flatnonzero(np.diff(nodes) != 1) + 1) if len(nodes) else []
+    ranges = [(int(run[0]), int(run[-1]) + 1) for run in runs]
+    if ID_NUMBERS in file:
+        return file.read(ID_NUMBERS, ranges)
+    begins = file.read(ID_OFFSETS, ranges, np.int64)
+    ends = file.read(ID_OFFSETS, [(start + 1, stop + 1) for start, stop in ranges], np.int64)
+    if (ends < begins).any() or begins.min(initial=0) < 0:
+        raise FormatError(f"{file.path}: {ID_OFFSETS} do not ascend; the file is corrupted, import the graph again")
+    places = itertools.pairwise(itertools.accumulate((len(run) for run in runs), initial=0))
+    spans = [(int(begins[first]), int(ends[last - 1])) for first, last in places]
+    text, stops = file.read(ID_TEXT, spans, np.uint8).tobytes(), np.cumsum(ends - begins).tolist()
     try:
-        words = [text[start:stop].decode() for start, stop in zip([0, *ends], ends, strict=False)]
+        words = [text[start:stop].decode() for start, stop in itertools.pairwise([0, *stops])]
     except UnicodeDecodeError as error:
-        raise FormatError(f"{file.path}: {TEXT} is no text in UTF-8 ({error}); import the graph again") from error
+        raise FormatError(f"{file.path}: {ID_TEXT} is no text in UTF-8 ({error}); import the graph again") from error
     return np.array(words, object)
+
+
+def _slabs(file: "GraphFile") -> Iterator[tuple[int, np.ndarray]]:
+    """(first node, ids) of all nodes of a file that has ids, some at a time."""
+    for start in range(0, file.meta.num_nodes, _BLOCK):
+        yield start, read_ids(file, np.arange(start, min(start + _BLOCK, file.meta.num_nodes)))
 
 
 def longest_id(file: "GraphFile") -> int:
     """Bytes of the longest id of a file whose ids are words."""
-    nodes, most = file.meta.num_nodes, 0
-    for start in range(0, nodes, _BLOCK):
-        offsets = file.read(OFFSETS, [(start, min(start + _BLOCK, nodes) + 1)], np.int64)
-        most = max(most, int(np.diff(offsets).max(initial=0)))
-    return most
-
-
-def _runs(nodes: np.ndarray) -> list[tuple[int, int]]:
-    """[(start, stop)] of ascending numbers."""
-    cuts = np.flatnonzero(np.diff(nodes) != 1) + 1
-    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(nodes, cuts) if len(part)]
+    nodes, starts = file.meta.num_nodes, range(0, file.meta.num_nodes, _BLOCK)
+    slabs = (file.read(ID_OFFSETS, [(start, min(start + _BLOCK, nodes) + 1)], np.int64) for start in starts)
+    return max((int(np.diff(offsets).max(initial=0)) for offsets in slabs), default=0)
 
 
 def find_nodes(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
-    """Return the numbers of the nodes with these ids, int64, ascending. Memory: the wanted ids, and one slab.
+    """Return the numbers of the nodes with these ids, int64, ascending. See `nodes_of`."""
+    return np.unique(nodes_of(file, wanted, where))
+
+
+def nodes_of(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
+    """int64 (m,): the number of the node with each id, in the order of `wanted`. Memory: the wanted ids, and one slab.
 
     Without ids in the file, the ids are these numbers.
 
@@ -91,31 +92,20 @@ def find_nodes(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarr
         FormatError: an id has no node; the message names the first.
     """
     nodes, kind = file.meta.num_nodes, kind_of_ids(file)
-    if kind != "words":
-        numbers = _as_numbers(wanted, where, "ids" if kind else "numbers")
-        if not kind:
-            found = numbers[(numbers >= 0) & (numbers < nodes)]
-            _all_there(numbers, found, where, f"0..{nodes - 1}")
-            return found.astype(np.int64)
-        keys: np.ndarray = numbers
-    else:
-        keys = np.unique(np.array(list(wanted), object))
-    places, matched = [np.zeros(0, np.int64)], [keys[:0]]
-    for start in range(0, nodes, _BLOCK):
-        slab = read_ids(file, np.arange(start, min(start + _BLOCK, nodes)))
-        here = np.flatnonzero(np.isin(slab, keys) if slab.dtype == keys.dtype == np.int64 else _among(slab, keys))
-        places.append(here + start)
-        matched.append(slab[here].astype(keys.dtype))
-    _all_there(keys, np.concatenate(matched), where, f"the ids of {file.path}")
-    return np.concatenate(places)
-
-
-def nodes_of(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
-    """int64 (m,): the number of the node with each id, in the order of `wanted`. See `find_nodes`."""
-    nodes = find_nodes(file, wanted, where)
-    ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
-    node_of = dict(zip(ids.tolist(), nodes.tolist(), strict=True))
-    return np.array([node_of[word if ids.dtype == object else int(word)] for word in wanted], np.int64)
+    keys: list[Any] = list(wanted) if kind == "words" else [_as_number(word, where, kind) for word in wanted]
+    known = set(keys)
+    node_of = {} if kind else {key: key for key in known if 0 <= key < nodes}
+    for start, ids in _slabs(file) if kind else ():
+        some = np.arange(len(ids))
+        if kind == "numbers":  # whether a few are among many is asked of numpy
+            limits = np.iinfo(ids.dtype)
+            numbers = np.array([key for key in known if limits.min <= key <= limits.max], ids.dtype)
+            some = np.flatnonzero(np.isin(ids, numbers))
+        node_of |= {key: start + at for at, key in zip(some.tolist(), ids[some].tolist(), strict=True) if key in known}
+    if missing := sorted(known - node_of.keys()):
+        there = f"the ids of {file.path}" if kind else f"0..{nodes - 1}"
+        raise FormatError(f"{where}: no node has the id {missing[0]} ({len(missing)} such ids); expected {there}")
+    return np.array([node_of[key] for key in keys], np.int64)
 
 
 def ids_of(file: "GraphFile", nodes: np.ndarray) -> list[int | str]:
@@ -128,36 +118,17 @@ def ids_of(file: "GraphFile", nodes: np.ndarray) -> list[int | str]:
 
 def doubled_ids(file: "GraphFile") -> str:
     """'', or how many nodes of a file that has ids share one with another. Of words, hashes are held."""
-    nodes, found = file.meta.num_nodes, []
-    for start in range(0, nodes, _BLOCK):
-        ids = read_ids(file, np.arange(start, min(start + _BLOCK, nodes)))
-        found.append(np.array([hash(word) for word in ids.tolist()], np.int64) if ids.dtype == object else ids)
-    doubled = nodes - len(np.unique(np.concatenate(found)))
+    words = kind_of_ids(file) == "words"
+    keys = [np.array([hash(word) for word in ids], np.int64) if words else ids for _, ids in _slabs(file)]
+    doubled = file.meta.num_nodes - len(np.unique(np.concatenate(keys)))
     return f"{doubled} nodes have the id of another" if doubled else ""
 
 
-def _among(words: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    known = set(keys.tolist())
-    return np.fromiter((word in known for word in words.tolist()), bool, len(words))
-
-
-def _as_numbers(wanted: Sequence[str], where: str, what: str) -> np.ndarray:
-    """Distinct, ascending; of Python's type int where numpy's int64 cannot hold them."""
-    numbers = []
-    for word in wanted:
-        try:
-            numbers.append(int(word))
-        except ValueError:
-            raise FormatError(
-                f"{where}: expected {what} of nodes, one in a line, got {word[:40]!r}; the graph's ids are numbers"
-            ) from None
+def _as_number(word: str, where: str, kind: str) -> int:
     try:
-        return np.unique(np.array(numbers, np.int64))
-    except OverflowError:
-        return np.unique(np.array(numbers, object))
-
-
-def _all_there(wanted: np.ndarray, found: np.ndarray, where: str, known: str) -> None:
-    missing = sorted(set(wanted.tolist()) - set(found.tolist())) if len(found) != len(wanted) else []
-    if missing:
-        raise FormatError(f"{where}: no node has the id {missing[0]} ({len(missing)} such ids); expected {known}")
+        return int(word)
+    except ValueError:
+        raise FormatError(
+            f"{where}: expected {'ids' if kind else 'numbers'} of nodes, one in a line, got {word[:40]!r}; the graph's "
+            "ids are numbers"
+        ) from None

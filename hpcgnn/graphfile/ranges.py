@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Full chunks of a piece that is picked from: what is held besides the result. Of smaller ones it has as many more.
-MOST_CHUNKS = 2
+CHUNK_BYTES = 1 << 20
+# Full chunks that are read at a time: what is held besides the result. Of smaller ones there are as many more.
+MOST_CHUNKS = 8
 
 
 class Piece(NamedTuple):
@@ -28,11 +29,6 @@ class Piece(NamedTuple):
     def whole(self) -> bool:
         """Whether it is wanted as it is."""
         return len(self.ranges) == 1
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows are wanted."""
-        return sum(stop - start for start, stop in self.ranges)
 
     def rows(self) -> np.ndarray:
         """int64: the rows that are wanted, counted from the first of the piece."""
@@ -75,50 +71,35 @@ def row_blocks(indptr: np.ndarray, most: int = 1 << 16) -> Iterator[tuple[int, i
         first = last
 
 
-def pieces(
-    ranges: Iterable[tuple[int, int]], chunk_rows: int, most_rows: int, most_chunks: int = MOST_CHUNKS
-) -> Iterator[Piece]:
+def indptr_of(indptr: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """int64: row pointers of the CSR matrix of the chosen entries alone, bool (E,)."""
+    found = np.zeros(len(indptr), np.int64)
+    for first, last in row_blocks(indptr):
+        before = np.concatenate([[0], np.cumsum(chosen[indptr[first] : indptr[last]])])
+        found[first + 1 : last + 1] = found[first] + before[indptr[first + 1 : last + 1] - indptr[first]]
+    return found
+
+
+def pieces(ranges: Iterable[tuple[int, int]], chunk_rows: int, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Piece]:
     """Yield the Pieces to read for `ranges`, in this order, without empty ranges.
 
     Args:
         ranges: wanted (start, stop).
         chunk_rows: rows of a chunk. With ascending ranges, no chunk is in two pieces.
-        most_rows: largest piece that is used as a whole.
-        most_chunks: largest piece, in chunks, that rows are picked from.
+        chunk_bytes: of a chunk.
     """
+    most = chunk_rows * max(MOST_CHUNKS, MOST_CHUNKS * CHUNK_BYTES // max(1, chunk_bytes))
     taken: list[tuple[int, int]] = []
-    limit = 0
     for start, stop in ranges:
-        if stop <= start:
-            continue
-        if taken:
-            near = start // chunk_rows <= (taken[-1][1] - 1) // chunk_rows + 1
-            if near and taken[-1][0] <= start < limit:  # what is left of the range begins with a chunk
-                taken.append((start, min(stop, limit)))
-                start = min(stop, limit)
-                if start == stop:
-                    continue
-            yield from _cut(taken, chunk_rows, most_rows)
-        taken, limit = [(start, stop)], (start // chunk_rows + most_chunks) * chunk_rows
-        if stop > limit:  # a chunk at its end may have more that is wanted
-            last = stop - stop % chunk_rows
-            yield from _cut([(start, last)], chunk_rows, most_rows)
-            taken, limit = [(last, stop)] if last < stop else [], last + most_chunks * chunk_rows
+        while start < stop:
+            end = min(stop, start - start % most + most)  # a piece has no more than the chunks between two multiples
+            if taken:
+                (first, _), (before, last) = taken[0], taken[-1]
+                touching = before <= start and start // chunk_rows <= (last - 1) // chunk_rows + 1
+                if not touching or start // most != first // most:
+                    yield Piece(first, max(stop for _, stop in taken), taken)
+                    taken = []
+            taken.append((start, end))
+            start = end
     if taken:
-        yield from _cut(taken, chunk_rows, most_rows)
-
-
-def _cut(taken: list[tuple[int, int]], chunk_rows: int, most_rows: int) -> Iterator[Piece]:
-    """The Piece of these ranges; a single range in pieces of most_rows rows, which end where chunks do if that leaves
-    anything.
-    """
-    start, stop = taken[0][0], max(stop for _, stop in taken)
-    if len(taken) > 1:
-        yield Piece(start, stop, taken)
-        return
-    while start < stop:
-        last = min(start + most_rows, stop)
-        if last < stop and last - last % chunk_rows > start:
-            last -= last % chunk_rows
-        yield Piece(start, last, [(start, last)])
-        start = last
+        yield Piece(taken[0][0], max(stop for _, stop in taken), taken)

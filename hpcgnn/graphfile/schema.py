@@ -1,17 +1,19 @@
-"""The contents of a graph file, as plain arrays and numbers.
+"""The contents of a graph file, as plain arrays and numbers, and their layout in the file.
 
-They are separate from `storage`, so that code that makes, changes or checks a graph does not depend on the file's
-layout, and the layout can change.
+`storage` reads, writes and checks files by this layout. Code that makes or changes a graph depends on the contents
+alone.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, task_of
+from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, REGRESSION, task_of
+from hpcgnn.graphfile.narrow import SCALES
+from hpcgnn.graphfile.ranges import indptr_of
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
 #: The kinds of negatives of held-out edges (see given_links.py).
@@ -96,9 +98,8 @@ class Edges:
         """The edges of these types, without edge features."""
         assert self.type is not None and self.row is None, "edges have types, and no features are read with them"
         kept = np.isin(self.type, types)
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.indptr]
         weight = None if self.weight is None else self.weight[kept]
-        return Edges(indptr, self.indices[kept], weight, self.type[kept])
+        return Edges(indptr_of(self.indptr, kept), self.indices[kept], weight, self.type[kept])
 
 
 @dataclass
@@ -128,7 +129,7 @@ class GraphData:
         links: {"val", "test": held-out edges outside of `edges`}, if they come with the graph. All splits have
             negatives of one kind (see given_links.py).
         bfloat16: whether the features, float32 here, are stored in bfloat16.
-        feature_scales: the factors of features in int8 (see scales.py), or None.
+        feature_scales: the factors of features in int8 (see narrow.py), or None.
     """
 
     edges: Edges
@@ -180,6 +181,31 @@ class GraphData:
     @property
     def num_node_types(self) -> int:
         return count_types(self.node_type, self.type_names.get("nodes"))
+
+    @property
+    def version(self) -> int:
+        """The oldest version of the format that has all that the graph has."""
+        has = self.task == REGRESSION, self.edge_features is not None, self.num_label_parts > 0
+        needed = zip((3, 4, 5, 6), (*has, self.feature_scales is not None), strict=True)
+        return max((version for version, present in needed if present), default=2)
+
+    @property
+    def meta(self) -> "GraphMeta":
+        """What a file says of this graph."""
+        alike = {name: getattr(self, name, None) for name in GraphMeta.__annotations__}
+        features, edges = self.features, self.edges
+        width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
+        different = {
+            "num_edges": int(edges.indptr[-1]),
+            "num_clusters": len(self.cluster_offsets) - 1,
+            "num_features": width,
+            "undirected": self.edges_out is None,
+            "sparse_features": isinstance(features, Csr),
+            "weighted": edges.weight is not None,
+            "typed": edges.type is not None,
+            "num_edge_features": 0 if self.edge_features is None else self.edge_features.shape[1],
+        }
+        return GraphMeta(**{name: value for name, value in alike.items() if value is not None} | different)
 
 
 def count_types(types: np.ndarray | None, names: Sequence[str] | None = None) -> int:
@@ -235,51 +261,109 @@ class GraphMeta:
         each = (self.num_features - labels * self.num_classes) // (self.num_feature_parts - labels)
         return (each,) * (self.num_feature_parts - labels) + (self.num_classes,) * labels
 
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The root attributes of a file, without its format and version."""
+        found = {
+            field.name: json.dumps(value, sort_keys=True) if isinstance(value, dict) else value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != field.default and field.name != "feature_type"
+        }
+        task = found.pop("task")  # version 2 has no other than these two
+        return {**found, "multi_label": task == MULTILABEL, **({"task": task} if task == REGRESSION else {})}
 
-def meta_of(attributes: Mapping[str, Any], feature_type: str = "float32") -> GraphMeta:
+
+def meta_of(attributes: Mapping[str, Any], feature_type: str) -> GraphMeta:
     """Return the GraphMeta of stored root attributes. Raises KeyError, ValueError or TypeError if some are missing or
     invalid.
     """
-    kinds: dict[str, Callable[[Any], Any]] = {
-        "uuid": str,
-        "source": str,
-        "undirected": bool,
-        "task": _task,
-        "sparse_features": bool,
-        "weighted": bool,
-        "typed": bool,
-        "versions": json.loads,
-        "type_names": _type_names,
-        "feature_type": str,
-        "negatives": _negatives,
-    }
-    attributes = {
-        "num_edge_features": 0,
-        "num_feature_parts": 1,
-        "num_label_parts": 0,
-        "negatives": "",
-        **attributes,
-        "feature_type": feature_type,
-    }  # only if there are some
     if "task" not in attributes:  # of version 2
         attributes = {**attributes, "task": MULTILABEL if bool(attributes["multi_label"]) else CLASSIFICATION}
-    return GraphMeta(**{name: kinds.get(name, int)(attributes[name]) for name in GraphMeta.__annotations__})
+    found = {**attributes, "feature_type": feature_type}
+    kinds: dict[Any, Callable[[Any], Any]] = {int: int, str: str, bool: bool}
+    types = {name: kind for name, kind in GraphMeta.__annotations__.items() if name in found}
+    meta = GraphMeta(**{name: kinds.get(kind, json.loads)(found[name]) for name, kind in types.items()})
+    for name, allowed in (("task", LABELS), ("negatives", ("", *KINDS_OF_NEGATIVES))):
+        if getattr(meta, name) not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(filter(None, allowed))}, got {getattr(meta, name)!r}")
+    names = meta.type_names
+    if not isinstance(names, dict) or not all(isinstance(each, list) for each in names.values()):
+        raise ValueError(f"type_names must be a JSON object of lists, got {names!r}")
+    parts, labels = meta.num_feature_parts, meta.num_label_parts
+    if not 0 <= labels < parts or min(meta.part_widths) < 0 or sum(meta.part_widths) != meta.num_features:
+        raise ValueError(
+            f"num_feature_parts is {parts}, expected a divisor of the {meta.num_features} columns of features (without "
+            f"{labels} hops of {meta.num_classes} classes)"
+        )
+    return meta
 
 
-def _task(name: str) -> str:
-    if name not in LABELS:
-        raise ValueError(f"task must be one of {', '.join(LABELS)}, got {name!r}")
-    return name
+class Stored(NamedTuple):
+    """A dataset of a graph file.
+
+    Attributes:
+        name: in the file.
+        source: in `GraphData`, attribute after attribute.
+        shape: the name of a dataset stands for its length.
+        kinds: of numpy types.
+        dtype: in which it is written; None: as it is.
+        by_cluster: whether ranks read the runs of their clusters.
+        optional: whether a file may be without it.
+    """
+
+    name: str
+    source: str
+    shape: tuple[int | str, ...]
+    kinds: str
+    dtype: type | None = None
+    by_cluster: bool = True
+    optional: bool = False
 
 
-def _negatives(kind: str) -> str:
-    if kind not in ("", *KINDS_OF_NEGATIVES):
-        raise ValueError(f"negatives must be one of {', '.join(KINDS_OF_NEGATIVES)}, got {kind!r}")
-    return kind
+WHOLE, REAL, NUMBERS = "iu", "f", "fi"
+#: The users' ids: numbers, or texts one after another and where each begins.
+ID_NUMBERS, ID_OFFSETS, ID_TEXT = "original/id", "original/id_offsets", "original/id_text"
 
 
-def _type_names(text: str) -> dict[str, list[str]]:
-    names = json.loads(text)
-    if not isinstance(names, dict) or not all(isinstance(values, list) for values in names.values()):
-        raise ValueError(f"type_names must be a JSON object of lists, got {text!r}")
-    return names
+def layout(meta: GraphMeta) -> list[Stored]:
+    """All datasets that a graph file of these facts has or may have, but for held-out edges and maps."""
+    nodes, edges, width, csr = meta.num_nodes, meta.num_edges, meta.num_features, "nodes/features_csr"
+    sides = {"": "edges"} if meta.undirected else {"": "edges", "_out": "edges_out"}
+    found = []
+    for suffix, side in sides.items():
+        found += [
+            Stored(f"topology{suffix}/indptr", f"{side}.indptr", (nodes + 1,), WHOLE, np.int64),
+            Stored(f"topology{suffix}/indices", f"{side}.indices", (edges,), WHOLE),
+        ]
+        if meta.weighted:
+            found.append(Stored(f"edges{suffix}/weight", f"{side}.weight", (edges,), REAL))
+        if meta.typed:
+            found.append(Stored(f"edges{suffix}/type", f"{side}.type", (edges,), WHOLE))
+    if meta.num_edge_features:
+        found.append(Stored("edges/features", "edge_features", (edges, meta.num_edge_features), REAL))
+    if meta.sparse_features:
+        found += [
+            Stored(f"{csr}/indptr", "features.indptr", (nodes + 1,), WHOLE),
+            Stored(f"{csr}/indices", "features.indices", (f"{csr}/indices",), WHOLE),
+            Stored(f"{csr}/data", "features.data", (f"{csr}/indices",), REAL),
+        ]
+    else:
+        found += [
+            Stored("nodes/features", "features", (nodes, width), NUMBERS, optional=width == 0),
+            Stored(SCALES, "feature_scales", (width,), REAL, by_cluster=False, optional=True),
+        ]
+    labels = LABELS[meta.task]
+    found += [
+        Stored("nodes/labels", "labels", labels.shape(nodes, meta.num_classes), labels.storage),
+        Stored("nodes/split", "split", (nodes,), WHOLE),
+        Stored("nodes/original_id", "original_id", (nodes,), WHOLE),
+    ]
+    if meta.num_node_types:
+        found.append(Stored("nodes/type", "node_type", (nodes,), WHOLE, np.int32))
+    return [
+        *found,
+        Stored(ID_NUMBERS, "ids", (nodes,), WHOLE, by_cluster=False, optional=True),
+        Stored(ID_OFFSETS, "ids.offsets", (nodes + 1,), WHOLE, np.int64, by_cluster=False, optional=True),
+        Stored(ID_TEXT, "ids.text", (ID_TEXT,), WHOLE, by_cluster=False, optional=True),
+        Stored("clusters/offsets", "cluster_offsets", (meta.num_clusters + 1,), WHOLE, np.int64, by_cluster=False),
+    ]

@@ -6,12 +6,11 @@ reads contiguous slabs for any P (if a map scatters nodes, the chunks that hold 
 
 The format protects its data. Every dataset carries Fletcher32 checksums: a flipped byte is an error, not a slightly
 different result. `libver="latest"` extends checksums to HDF5's own metadata, and texts have fixed length (see
-`attributes.py`). A file gets its name only when it is complete. Links that lead out of the file are refused, and so are
+`hdf5.py`). A file gets its name only when it is complete. Links that lead out of the file are refused, and so are
 unknown versions.
 """
 
 import contextlib
-import json
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,49 +21,63 @@ import h5py
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile import bfloat16
-from hpcgnn.graphfile.access import opened
-from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.graphfile.chunks import CHUNK_BYTES, SLAB_ROWS, Progress, most_chunks, write_csr, write_rows
-from hpcgnn.graphfile.given_links import stored_links
-from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
-from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT
-from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
-from hpcgnn.graphfile.scales import SCALES
-from hpcgnn.graphfile.schema import SPLITS, Csr, Edges, GraphData, GraphMeta, Words, meta_of
-from hpcgnn.graphfile.structure import check_dataset
-from hpcgnn.graphfile.writing import writing, written_file
-from hpcgnn.records import replaced_by
+from hpcgnn.graphfile import narrow
+from hpcgnn.graphfile.given_links import given_shapes, stored_links
+from hpcgnn.graphfile.hdf5 import (
+    SLAB_ROWS,
+    Progress,
+    check_dataset,
+    opened,
+    read_attributes,
+    replacing,
+    write_attributes,
+    write_rows,
+    written_file,
+)
+from hpcgnn.graphfile.ranges import CHUNK_BYTES, pieces
+from hpcgnn.graphfile.schema import (
+    NUMBERS,
+    REAL,
+    SPLITS,
+    WHOLE,
+    Csr,
+    Edges,
+    GraphData,
+    GraphMeta,
+    Rows,
+    Stored,
+    layout,
+    meta_of,
+)
 
-__all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "VERSION", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
-__all__ += ["add_partitionings", "replacing", "write_graph"]
+__all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "Csr", "Edges", "GraphData", "GraphFile", "GraphMeta"]
+__all__ += ["add_partitionings", "check_structure", "expected_datasets", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
 # Each added: 3 a task, 4 edge features, 5 hops of labels, 6 feature factors. Older programs can read older versions.
 READABLE = 2, 3, 4, 5, 6
-VERSION = READABLE[-1]
-# Size of one read: large enough for full speed, small enough to show progress.
-PIECE_BYTES = 64 << 20
+# More would not fit an index or a machine; a corrupted or hostile attribute can say anything.
+_MOST_ROWS, _MOST_COLUMNS = 1 << 48, (1 << 31) - 1
+_SAID = {WHOLE: "integers", REAL: "floating-point numbers", NUMBERS: "numbers"}
 # (name, number of ranks, cluster to rank int32 (K,), attributes)
 Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
 
-@contextlib.contextmanager
-def replacing(path: str | Path) -> Iterator[str]:
-    """Yield a temporary path in the folder of `path`; rename it to `path` if the body succeeds, else remove it."""
-    with writing(path), replaced_by(path) as temporary:
-        yield temporary
-
-
-def _version(data: GraphData) -> int:
-    """The oldest format version that has all that the graph has."""
-    has = data.task == REGRESSION, data.edge_features is not None, data.num_label_parts > 0
-    needed = zip((3, 4, 5, 6), (*has, data.feature_scales is not None), strict=True)
-    return max((version for version, present in needed if present), default=2)
+def arrays_of(data: GraphData) -> Iterator[tuple[Stored, Rows]]:
+    """(where it stands, array) of each array of a graph but the graph of the clusters and held-out edges."""
+    for stored in layout(data.meta):
+        array: Any = data
+        for name in stored.source.split("."):
+            array = getattr(array, name, None)
+        if hasattr(array, "shape"):
+            yield stored, array if stored.dtype is None else np.asarray(array, stored.dtype)
 
 
 def write_graph(
-    path: str | Path, data: GraphData, partitionings: Iterable[Partitioning] = (), progress: Progress | None = None
+    path: str | Path,
+    data: GraphData,
+    partitionings: Iterable[Partitioning] = (),
+    progress: Progress = lambda rows: None,
 ) -> None:
     """Write a whole graph file under a temporary name and rename it when complete. Raises FormatError.
 
@@ -74,70 +87,19 @@ def write_graph(
         partitionings: iterable of (name, num_ranks, cluster_to_rank int32 (K,), attributes dict).
         progress: called with the number of rows just written.
     """
-    n, clusters = data.num_nodes, len(data.cluster_offsets) - 1
-    features = data.features
-    width = 0 if features is None else features.num_columns if isinstance(features, Csr) else features.shape[1]
+    meta, graph = data.meta, data.cluster_graph
     with replacing(path) as temporary, written_file(temporary) as (file, check):
-        write_attributes(
-            file,
-            format=FORMAT,
-            format_version=_version(data),
-            uuid=data.uuid,
-            num_nodes=n,
-            num_edges=int(data.edges.indptr[-1]),
-            num_clusters=clusters,
-            num_classes=data.num_classes,
-            num_features=width,
-            num_self_loops=data.num_self_loops,
-            undirected=data.edges_out is None,
-            multi_label=data.task == MULTILABEL,
-            **({"task": data.task} if data.task == REGRESSION else {}),
-            **({} if data.edge_features is None else {"num_edge_features": data.edge_features.shape[1]}),
-            **({} if data.num_feature_parts == 1 else {"num_feature_parts": data.num_feature_parts}),
-            **({"num_label_parts": data.num_label_parts} if data.num_label_parts else {}),
-            **({"negatives": data.negatives} if data.links else {}),
-            sparse_features=isinstance(features, Csr),
-            weighted=data.edges.weight is not None,
-            typed=data.edges.type is not None,
-            source=data.source,
-            seed=data.seed,
-            versions=json.dumps(data.versions, sort_keys=True),
-            num_edge_types=data.num_edge_types,
-            num_node_types=data.num_node_types,
-            type_names=json.dumps(data.type_names, sort_keys=True),
-        )
-        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
-            if edges is not None:
-                write_rows(
-                    file, f"topology{suffix}/indptr", np.asarray(edges.indptr, np.int64), check, progress, clusters
-                )
-                write_rows(file, f"topology{suffix}/indices", edges.indices, check, progress, clusters)
-                for name in ("weight", "type"):
-                    if getattr(edges, name) is not None:
-                        write_rows(file, f"edges{suffix}/{name}", getattr(edges, name), check, progress, clusters)
-        if data.edge_features is not None:
-            write_rows(file, "edges/features", data.edge_features, check, progress, clusters)
-        if isinstance(features, Csr):
-            write_csr(file, "nodes/features_csr", features, "data", check, progress, clusters)
-        elif features is not None:
-            write_rows(file, "nodes/features", features, check, progress, clusters, data.bfloat16)
-            if data.feature_scales is not None:
-                write_rows(file, SCALES, data.feature_scales, check)
-        write_rows(file, "nodes/labels", data.labels, check, progress, clusters)
-        write_rows(file, "nodes/split", data.split, check, progress, clusters)
-        write_rows(file, "nodes/original_id", data.original_id, check, progress, clusters)
-        if data.node_type is not None:
-            write_rows(file, "nodes/type", np.asarray(data.node_type, np.int32), check, progress, clusters)
-        if isinstance(data.ids, Words):
-            write_rows(file, OFFSETS, np.asarray(data.ids.offsets, np.int64), check, progress)
-            write_rows(file, TEXT, data.ids.text, check)
-        elif data.ids is not None:
-            write_rows(file, NUMBERS, data.ids, check, progress)
+        write_attributes(file, format=FORMAT, format_version=data.version, **meta.attributes)
+        for stored, array in arrays_of(data):
+            halved = data.bfloat16 and stored.source == "features"
+            clusters = meta.num_clusters if stored.by_cluster else 1
+            write_rows(file, stored.name, array, check, progress, clusters, halved)
         for name, array, about in stored_links(data.links):
             write_attributes(write_rows(file, name, array, check, progress), **about)
-        write_rows(file, "clusters/offsets", np.asarray(data.cluster_offsets, np.int64), check, progress)
-        if data.cluster_graph is not None:
-            write_csr(file, "clusters/graph", data.cluster_graph, "weight", check)
+        if graph is not None:
+            assert graph.data is not None, "edges between clusters are counted"
+            for name, array in (("indptr", graph.indptr), ("indices", graph.indices), ("weight", graph.data)):
+                write_rows(file, f"clusters/graph/{name}", array, check)
         _write_partitionings(file, partitionings, check)
 
 
@@ -224,9 +186,9 @@ class GraphFile:
                 f"{self.path} has format version {attributes.get('format_version')}, this program reads "
                 f"versions {', '.join(map(str, READABLE))}; import the graph again, or use the program that wrote it"
             )
-        dense = "nodes/features" in self
+        feature_type = self.number_type("nodes/features") if "nodes/features" in self else "float32"
         try:
-            return meta_of(attributes, self.number_type("nodes/features") if dense else "float32")
+            return meta_of(attributes, feature_type)
         except (KeyError, ValueError, TypeError) as error:
             raise FormatError(
                 f"{self.path}: root attribute missing or unreadable: {error}; the file is corrupted"
@@ -287,7 +249,7 @@ class GraphFile:
     def number_type(self, name: str) -> str:
         """The name of that type: numpy's, or 'bfloat16', which numpy has not."""
         dataset = self._dataset(name)
-        return bfloat16.NAME if bfloat16.is_bfloat16(dataset) else str(dataset.dtype)
+        return narrow.BFLOAT16 if narrow.is_bfloat16(dataset) else str(dataset.dtype)
 
     def attributes(self, name: str) -> dict[str, Any]:
         """The attributes of a dataset."""
@@ -309,7 +271,7 @@ class GraphFile:
         dtype: uint16 for the bits of numbers in bfloat16, which are float32 otherwise.
         """
         dataset = self._dataset(name)
-        halved = bfloat16.is_bfloat16(dataset)
+        halved = narrow.is_bfloat16(dataset)
         as_bits = halved and dtype is not None and np.dtype(dtype) == np.uint16
         if dataset.dtype.kind not in "iufb" or (
             dtype is not None
@@ -333,24 +295,21 @@ class GraphFile:
         between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
-        most = max(1, (PIECE_BYTES if direct else MOST_CHUNKS * CHUNK_BYTES) // row_bytes)
         try:
-            for piece in pieces(ranges, chunk, most, most_chunks(chunk * row_bytes)):
-                wanted = np.s_[row : row + piece.num_rows]
+            for piece in pieces(ranges, chunk, chunk * row_bytes):
+                wanted = slice(row, row := row + sum(stop - start for start, stop in piece.ranges))
                 if direct and piece.whole:
                     dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
                 else:
                     if halved:
-                        around = bfloat16.read_bits(dataset, piece.start, piece.stop)
-                        around = around if as_bits else bfloat16.widened(around)
+                        around = narrow.read_bits(dataset, piece.start, piece.stop)
+                        around = around if as_bits else narrow.widened(around)
                     else:
                         around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
                         dataset.read_direct(around, np.s_[piece.start : piece.stop])
+                    places = wanted if number is None else number[wanted]
                     with np.errstate(over="ignore"):  # numbers out of range become infinite
-                        out[wanted if number is None else number[wanted]] = (
-                            around if piece.whole else around[piece.rows()]
-                        )
-                row = wanted.stop
+                        out[places] = around if piece.whole else around[piece.rows()]
                 self.progress()
         except (OSError, RuntimeError) as error:
             message = f"{self.path}: dataset {name} is corrupted (checksum or read error: {error})"
@@ -359,16 +318,16 @@ class GraphFile:
 
     def partitionings(self) -> dict[str, list[int]]:
         """{name: sorted list of the numbers of ranks that it has a map for}."""
-        names = self._keys("partitionings") if "partitionings" in self else []
-        of_name = {name: self._keys(f"partitionings/{name}") for name in names}
-        return {name: sorted(int(ranks) for ranks in keys if ranks.isdigit()) for name, keys in of_name.items()}
 
-    def _keys(self, name: str) -> list[str]:
-        group = self._find(name)
-        if not isinstance(group, h5py.Group):
-            raise FormatError(f"{self.path}: {name} is not a group; the file is corrupted")
-        with self._opening(name):
-            return list(group)
+        def keys(name: str) -> list[str]:
+            group = self._find(name)
+            if not isinstance(group, h5py.Group):
+                raise FormatError(f"{self.path}: {name} is not a group; the file is corrupted")
+            with self._opening(name):
+                return list(group)
+
+        names = keys("partitionings") if "partitionings" in self else []
+        return {name: sorted(int(key) for key in keys(f"partitionings/{name}") if key.isdigit()) for name in names}
 
     def cluster_graph(self) -> Csr:
         """Edge counts between clusters, a Csr with int64 data (K rows)."""
@@ -396,3 +355,43 @@ class GraphFile:
                 f"onto ranks 0..{num_ranks - 1}; partition the graph again"
             )
         return cluster_to_rank, self.attributes(f"partitionings/{name}/{num_ranks}")
+
+
+def check_structure(file: GraphFile) -> None:
+    """FormatError naming the first dataset that is missing or has another shape or type than the file's attributes
+    promise; GraphError for a graph without nodes.
+
+    It reads descriptions only. Together with the range checks of `graph/own_rows.py`, it protects against any file. No
+    index out of range reaches a kernel, and no array is allocated that the file cannot fill.
+    """
+    meta = file.meta
+    rows, columns = ("nodes", "edges", "clusters"), ("classes", "features", "edge_types", "node_types", "edge_features")
+    for name, most in (*((each, _MOST_ROWS) for each in rows), *((each, _MOST_COLUMNS) for each in columns)):
+        if not 0 <= (value := getattr(meta, f"num_{name}")) <= most:
+            raise FormatError(
+                f"{file.path}: root attribute num_{name} is {value}, expected 0..{most}; the file is corrupted"
+            )
+    if meta.num_nodes == 0:
+        raise GraphError(f"{file.path} has no nodes; expected a graph with at least one")
+    for name, (shape, kinds) in expected_datasets(file).items():
+        found = file.shape(name)
+        if found != shape:
+            raise FormatError(
+                f"{file.path}: {name} has shape {found}, but the file's attributes say {shape}; it is corrupted or "
+                "incomplete, import the graph again"
+            )
+        if file.dtype(name).kind not in kinds:
+            raise FormatError(
+                f"{file.path}: {name} has type {file.dtype(name)}, expected {_SAID[kinds]}; import the graph again"
+            )
+
+
+def expected_datasets(file: GraphFile) -> dict[str, tuple[tuple[int, ...], str]]:
+    """{dataset: (shape, kinds of its type)} of a file, by its attributes and the lengths that it is free to have."""
+
+    def sizes(shape: tuple[int | str, ...]) -> tuple[int, ...]:
+        return sum((file.shape(size)[:1] if isinstance(size, str) else (size,) for size in shape), ())
+
+    wanted = [stored for stored in layout(file.meta) if not stored.optional or stored.name in file]
+    found = {stored.name: (sizes(stored.shape), stored.kinds) for stored in wanted}
+    return found | {name: (shape, WHOLE) for name, shape in given_shapes(file).items()}

@@ -11,13 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.graphfile.attributes import write_attributes
-from hpcgnn.graphfile.chunks import create_dataset
-from hpcgnn.graphfile.columns import as_texts, reserve, text_type
+from hpcgnn.graphfile.hdf5 import as_texts, create_dataset, reserve, text_type, write_attributes, writing, written_file
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import read_ids
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.writing import writing, written_file
 from hpcgnn.outputs.files import KINDS, Contents
 from hpcgnn.outputs.written_together import NumberedSlab, by_all_or_one, made_by_one, numbered, put_into
 

@@ -17,7 +17,7 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RunDirError
-from hpcgnn.graphfile.storage import replacing
+from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.output_files import check_outputs, files_of_run
 from hpcgnn.records import to_json
 

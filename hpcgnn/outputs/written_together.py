@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.graphfile.hdf5 import replacing, writing
 from hpcgnn.graphfile.original_order import OriginalOrder, Slab
-from hpcgnn.graphfile.storage import replacing
-from hpcgnn.graphfile.writing import writing
 
 Made = TypeVar("Made")
 #: The place of the first row among all rows, and the Slab.

@@ -10,20 +10,23 @@ of the weights, and refined for each of them (`refinement`).
 Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
 """
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.placement.grouping import groups_of
-from hpcgnn.placement.links import Graph
-from hpcgnn.placement.refinement import bounds, is_far, refined
+from hpcgnn.placement.refinement import MANY_EDGES, Graph, bounds, is_far, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
 MOST_CUT = 0.7  # of the edges, by runs of consecutive clusters: a graph with hubs, where all maps cut nearly as many
+HUB, SKEWED = 16, 0.2  # times the mean degree; share of the edges
+GROUPS, GROUPS_PER_RANK = 1024, 4  # at least
+LOCAL = 4.0  # edges within groups, in those that chance would leave there
+CELLS = 1 << 22  # pairs of groups whose edges are counted together
 WHOLE = 1 << 30  # METIS takes whole numbers: what all clusters weigh together
 
 
@@ -48,7 +51,7 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
 def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
     """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters.
 
-    METIS splits groups of clusters where the graph is large (`grouping`) and runs are near balance. Then the better of
+    METIS splits groups of clusters where the graph is large (`groups_of`) and runs are near balance. Then the better of
     the two is enough. Far from balance it has to split the clusters, unless any map cuts most edges.
     """
     together = shares.sum(axis=1)
@@ -64,6 +67,37 @@ def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[
     return [found if _cut(Csr(*graph), found, num_ranks)[0] < cut_of_runs else runs]
 
 
+def groups_of(graph: Graph, num_ranks: int) -> tuple[np.ndarray, Graph] | None:
+    """(group of each cluster int64 (K,), the graph of the groups), or None where the clusters themselves are to be
+    split: they are few, have few edges, or come in no order.
+
+    Clusters of nested dissection that follow each other are neighbours at every scale. The graph of groups of them
+    keeps what the dissection knows of the large cuts. METIS splits it in a small part of the time, and mostly better
+    than the graph of the clusters, whose edges are nearly alike.
+    """
+    indptr, indices, weights = graph
+    count, groups = len(indptr) - 1, max(GROUPS, GROUPS_PER_RANK * num_ranks)
+    if len(indices) <= MANY_EDGES or 2 * groups > count:
+        return None
+    group = np.arange(count) * groups // count
+    pointers, columns, values = [np.zeros(1, np.int64)], [], []
+    step = max(1, CELLS // groups)
+    for first in range(0, groups, step):
+        last = min(first + step, groups)
+        low, high = np.searchsorted(group, [first, last])
+        edges = slice(int(indptr[low]), int(indptr[high]))
+        cells = np.repeat((group[low:high] - first) * groups, np.diff(indptr[low : high + 1])) + group[indices[edges]]
+        found = np.bincount(cells, weights[edges], (last - first) * groups).reshape(-1, groups)
+        found[np.arange(last - first), np.arange(first, last)] = 0
+        row, column = np.nonzero(found)
+        pointers.append(pointers[-1][-1:] + np.cumsum(np.bincount(row, minlength=last - first)))
+        columns.append(column)
+        values.append(found[row, column].astype(np.int64))
+    grouped = np.concatenate(pointers), np.concatenate(columns), np.concatenate(values)
+    total = float(weights.sum())
+    return (group, grouped) if total - float(grouped[2].sum()) > LOCAL * total / groups else None
+
+
 def economical_map(
     make: Callable[[np.ndarray], np.ndarray], sizes: np.ndarray, graph: Csr, num_ranks: int
 ) -> np.ndarray:
@@ -74,7 +108,7 @@ def economical_map(
     If one part of a graph has many edges and another few, ranks of equal nodes and edges must mix both, with far more
     halo rows. In-edges are left unequal if that saves more than SAVING of the cut edges, of all ranks and of the
     busiest one. The growth of the largest rank's work counts against the saving. No rank may have more than
-    TOLERATED times the mean work. Not for graphs with hubs (`skew.is_skewed`): every map of those has many halo rows.
+    TOLERATED times the mean work. Not for graphs with hubs (`is_skewed`): every map of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])
     each = shares_of(sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)[:, 0]
@@ -134,13 +168,10 @@ def deal_clusters(sizes: np.ndarray, num_ranks: int, seed: int = 0) -> np.ndarra
     _check_count(len(sizes), num_ranks)
     sizes = sizes if sizes.any() else np.ones_like(sizes)
     random = np.random.Generator(np.random.PCG64(seed))
-    order, parts, loads = random.permutation(len(sizes)), np.empty(len(sizes), np.int32), np.zeros(num_ranks)
-    dealt = np.zeros(num_ranks, np.int64)
-    for cluster in order:
-        rank = np.lexsort((dealt, loads))[0]
-        parts[cluster] = rank
-        loads[rank] += sizes[cluster]
-        dealt[rank] += 1
+    parts, lightest = np.empty(len(sizes), np.int32), [(0, 0, rank) for rank in range(num_ranks)]
+    for cluster in random.permutation(len(sizes)):
+        load, dealt, parts[cluster] = lightest[0]
+        heapq.heapreplace(lightest, (load + int(sizes[cluster]), dealt + 1, int(parts[cluster])))
     return parts
 
 
@@ -205,3 +236,24 @@ def without_diagonal(graph: Csr) -> Graph:
         return np.asarray(graph.indptr, np.int64), np.asarray(graph.indices, np.int64), weights
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[keep], minlength=len(graph.indptr) - 1))]).astype(np.int64)
     return indptr, np.asarray(graph.indices)[keep].astype(np.int64), weights[keep]
+
+
+def is_skewed(degrees: np.ndarray) -> bool:
+    """Whether a large part of the edges is at hubs, nodes of many times the mean degree. degrees: int (n,).
+
+    On such a graph nodes alone say little of the time that a rank takes, and few parts have few edges between them.
+    """
+    return skew(degrees) > SKEWED
+
+
+def skew(degrees: np.ndarray) -> float:
+    """The share of the edges that end at nodes with more than HUB times the mean degree. degrees: int (n,)."""
+    return skew_of_parts([degrees], len(degrees), int(degrees.sum(dtype=np.int64)))
+
+
+def skew_of_parts(parts: Iterable[np.ndarray], num_nodes: int, num_edges: int) -> float:
+    """`skew` of degrees that come some at a time. num_nodes, num_edges: of all parts together."""
+    if not num_edges:
+        return 0.0
+    most = HUB * num_edges / num_nodes
+    return sum(int(degrees[degrees > most].sum(dtype=np.int64)) for degrees in parts) / num_edges

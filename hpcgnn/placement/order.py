@@ -5,12 +5,13 @@ their way (ops/linear_aggregation.py). Boundary rows are together at the front: 
 that wait for the last message. Both parts keep the order of the file, in which neighbours are near each other.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.ranges import permuted_rows, row_blocks, segments
+from hpcgnn.graphfile.ranges import indptr_of, row_blocks, segments
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.ownership import Ownership
 
@@ -30,6 +31,17 @@ class FoundEdges:
     weight: np.ndarray | None = None
     type: np.ndarray | None = None
 
+    def taken(self, chosen: np.ndarray) -> "FoundEdges":
+        """The chosen ones: bool (E_p,)."""
+        weight, kind = (None if each is None else each[chosen] for each in (self.weight, self.type))
+        return FoundEdges(indptr_of(self.indptr, chosen), self.owner[chosen], self.local_id[chosen], weight, kind)
+
+    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """(some edges, their rows int32) of all edges, in order. A row is never cut."""
+        for first, last in row_blocks(self.indptr):
+            rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(self.indptr[first : last + 1]))
+            yield slice(int(self.indptr[first]), int(self.indptr[last])), rows
+
 
 @dataclass(frozen=True)
 class LocalOrder:
@@ -42,10 +54,6 @@ class LocalOrder:
     def of(self, nodes: np.ndarray) -> np.ndarray:
         """The places of own nodes given in the order of the file, of the same type."""
         return nodes if self.number is None else self.number[nodes].astype(nodes.dtype)
-
-    def rows(self, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(indptr int64 in the local order, which entries these are int64) of a CSR matrix in the order of the file."""
-        return permuted_rows(indptr, self.taken())
 
     def taken(self) -> np.ndarray:
         """int64 (n_p,): the place in the order of the file of each node in the local order. For an order that is not
@@ -74,10 +82,8 @@ def interior_last(directions: list[FoundEdges], rank: int) -> LocalOrder:
     """The LocalOrder for the FoundEdges of all directions, a list, which are then put into it."""
     outer = np.zeros(len(directions[0].indptr) - 1, bool)
     for edges in directions:
-        for first, last in row_blocks(edges.indptr):
-            away = edges.owner[edges.indptr[first] : edges.indptr[last]] != rank
-            rows = np.repeat(np.arange(first, last, dtype=np.int32), np.diff(edges.indptr[first : last + 1]))
-            outer[rows[away]] = True
+        for part, rows in edges.blocks():
+            outer[rows[edges.owner[part] != rank]] = True
     if (outer[:-1] >= outer[1:]).all():  # as it is
         return LocalOrder()
     number = np.where(outer, np.cumsum(outer), outer.sum() + np.cumsum(~outer)) - 1

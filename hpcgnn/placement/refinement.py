@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from hpcgnn.placement.grouping import MANY_EDGES
-from hpcgnn.placement.links import Graph, Links
+from hpcgnn.graphfile.ranges import segments
 
 MAX_IMBALANCE = 1.03  # of a weight alone, and of the first of several
 LOOSE_IMBALANCE = 1.095  # of the others
@@ -31,8 +30,11 @@ PASSES = 10
 FAR = 1.5  # load of the heaviest rank, in shares; from there a second refinement finds better places
 FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
 BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks of a batch
+MANY_EDGES = 1 << 20  # of a large graph of clusters
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
+Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""indptr int64 (K + 1,), indices int64 (nnz,), edge weights int64 (nnz,): symmetric, without a diagonal."""
 _Loads = list[float]
 
 
@@ -42,7 +44,7 @@ def bounds(count: int) -> np.ndarray:
 
 
 class Assignment:
-    """A map, the loads of its ranks and its improvements. Memory: that of the graph, and of `Links`."""
+    """A map, the loads of its ranks and its improvements. Memory: that of the graph."""
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Assignment:
         """
         self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
         self.num_edges = int(graph[2].sum())
-        self.links = Links(graph, parts, num_ranks, per_node)
+        self.graph = graph
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
         above = allowance * (bounds(sizes.shape[1]) - 1)
@@ -73,8 +75,23 @@ class Assignment:
         """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
         count for two.
         """
-        cut = self.num_edges * (1 if self.per_node == 1 else 2) - self.links.within()
+        indptr, indices, weights = self.graph
+        one, other = np.repeat(self.parts, np.diff(indptr)), self.parts[indices]
+        cut = int(weights[one != other].sum())
+        if self.per_node > 1:
+            cut += int(weights[one // self.per_node != other // self.per_node].sum())
         return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), cut
+
+    def edges_of(self, clusters: np.ndarray) -> np.ndarray:
+        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
+        indptr, indices, weights = self.graph
+        counts, cells = indptr[clusters + 1] - indptr[clusters], len(clusters) * self.num_ranks
+        edges = segments(indptr[clusters], counts)
+        cell = np.repeat(np.arange(0, cells, self.num_ranks), counts) + self.parts[indices[edges]]
+        found = np.bincount(cell, weights[edges], cells).astype(np.float64, copy=False)
+        if self.per_node > 1:
+            found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
+        return found.reshape(-1, self.num_ranks)
 
     def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
         """All clusters in random order, some at a time: int64 (B,)."""
@@ -91,7 +108,6 @@ class Assignment:
         self.members[old] -= 1
         self.members[rank] += 1
         self.parts[cluster] = rank
-        self.links.update(np.array([cluster]), np.array([old]))
 
     def _move_all(self, clusters: np.ndarray, ranks: np.ndarray, pays: Callable[[int, _Loads, _Loads], bool]) -> int:
         """Give clusters (B,) to ranks (B,), one after another. No rank loses its last one. Returns how many moved.
@@ -109,9 +125,7 @@ class Assignment:
             members[rank] += 1
             moved.append(one)
         self.loads[:], self.members[:] = loads, members
-        left = self.parts[clusters[moved]]
         self.parts[clusters[moved]] = ranks[moved]
-        self.links.update(clusters[moved], left)
         return len(moved)
 
     def fill_empty_ranks(self) -> None:
@@ -131,7 +145,7 @@ class Assignment:
     def _pass_with_price(self, random: np.random.Generator, price: float) -> int:
         total = 0
         for batch in self._batches(random):
-            links, homes = self.links.of(batch), self.parts[batch]
+            links, homes = self.edges_of(batch), self.parts[batch]
             here = links[np.arange(len(batch)), homes]
             left = _excess(self.loads[homes], self.soft)
             left -= _excess(self.loads[homes] - self.sizes[batch], self.soft)
@@ -208,7 +222,7 @@ class Assignment:
             if least >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
                 return False
             fits = after <= least
-        gains = self.links.of(clusters)
+        gains = self.edges_of(clusters)
         gains -= gains[:, [heavy]]
         gains = np.where(fits, gains / self.sizes[clusters, weight, None], -np.inf)
         best = int(np.argmax(gains))
@@ -248,7 +262,7 @@ class Assignment:
         for _ in range(PASSES):
             moved = 0
             for batch in self._batches(random):
-                links, homes = self.links.of(batch), self.parts[batch]
+                links, homes = self.edges_of(batch), self.parts[batch]
                 here = links[np.arange(len(batch)), homes]
                 some = np.flatnonzero(links.max(axis=1) > here)
                 clusters, links, homes, here = batch[some], links[some], homes[some], here[some]

@@ -14,7 +14,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.load import Beside
+from hpcgnn.graph.load import TaskEdges
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
@@ -52,7 +52,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Setting:
-    """The sources of losses and metrics: the model, this rank's share, and its part that training sees."""
+    """The parts of losses and metrics: the model, this rank's share, and its part that training sees."""
 
     model: torch.nn.Module
     local: LocalGraph
@@ -76,12 +76,12 @@ class Loss(Protocol):
 
 
 class Judge:
-    """Whoever scores a model's outputs: it runs the model as it is evaluated, and books the traffic as `evaluation`.
+    """A judge of a model's outputs: it runs the model as it is evaluated, and books the traffic as `evaluation`.
 
     Attributes:
         task: the task, with metrics that fit the graph.
         name, metric: the metric that chooses the best epoch.
-        counts: {split: number of terms of its mean, on all ranks}.
+        counts: {split: number of the objects that the metric averages over, on all ranks}.
     """
 
     task: "Task"
@@ -93,7 +93,7 @@ class Judge:
     def __call__(
         self, model: torch.nn.Module, graph: Graph, judge: Callable[[torch.Tensor], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
-        """Return what `judge`, by default `scores`, makes of the model's outputs. Collective."""
+        """Return the result of `judge`, by default `scores`, on the model's outputs. Collective."""
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
             result = (judge or self.scores)(model(graph))
@@ -204,9 +204,9 @@ class Task(Protocol):
     def validates(self, config: Config, file: GraphFile) -> bool:
         """Whether there will be a validation metric. config: resolved."""
 
-    def beside(self, config: Config) -> Beside:
-        """Further data that the task reads of a graph, or takes out of it."""
-        return Beside()
+    def task_edges(self, config: Config) -> TaskEdges:
+        """The edges that the task takes out of a graph, and further ones that it reads."""
+        return TaskEdges()
 
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
         """Add the task's own parameters to a new model."""

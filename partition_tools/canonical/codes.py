@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpcgnn.graphfile.scales import codes_of, scales_for
+from hpcgnn.graphfile.narrow import codes_of, scales_for
 from hpcgnn.graphfile.schema import Rows
 from partition_tools.canonical.rows import RowMap, numbered, slabs
 from partition_tools.workspace.progress import Reporter
@@ -16,7 +16,7 @@ _FEW = 1 << 12
 
 
 class Codes(RowMap):
-    """The codes (n, F) of numbers, int8. scales: see graphfile/scales.py."""
+    """The codes (n, F) of numbers, int8. scales: see graphfile/narrow.py."""
 
     def __init__(self, source: Rows, scales: np.ndarray) -> None:
         super().__init__(source, lambda rows: codes_of(rows, scales), np.int8)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.bfloat16 import rounded
+from hpcgnn.graphfile.narrow import rounded
 from hpcgnn.graphfile.schema import Rows
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes

@@ -13,7 +13,7 @@ from tabulate import tabulate
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
-from hpcgnn.graphfile.scales import read_scales
+from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.terminal import tell

@@ -18,9 +18,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.graphfile.storage import GraphFile, add_partitionings
 from hpcgnn.output_files import check_outputs
-from hpcgnn.placement.clusters import economical_map, imbalance, without_diagonal
-from hpcgnn.placement.nested import nested_map
-from hpcgnn.placement.skew import is_skewed
+from hpcgnn.placement.clusters import economical_map, imbalance, is_skewed, without_diagonal
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
 from partition_tools.cli.inspect_graph import map_table, maps_of
@@ -40,6 +38,7 @@ from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
 from partition_tools.partitioners.methods import AUTO, KEYS, METHODS, method_of
+from partition_tools.partitioners.nested import nested_map
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
@@ -76,7 +75,7 @@ class PartitionOptions:
     """Options of making maps.
 
     Attributes:
-        per_node: consecutive ranks on a node, for maps of both (`hpcgnn.placement.nested`).
+        per_node: consecutive ranks on a node, for maps of both (`partition_tools.partitioners.nested`).
         balance: the things that ranks get equal shares of.
         force: replace an existing output.
         settings: {key: value} of the method's own options.

@@ -14,11 +14,10 @@ import numpy as np
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.given_links import given_shapes, summary
 from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.narrow import SCALES, are_scales
 from hpcgnn.graphfile.own_ids import doubled_ids, kind_of_ids
-from hpcgnn.graphfile.scales import SCALES, are_scales
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile
-from hpcgnn.graphfile.structure import expected_datasets
+from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, expected_datasets
 from partition_tools.canonical.links import link_counts
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.edges import count_self_loops, rows, transpose

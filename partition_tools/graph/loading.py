@@ -7,11 +7,10 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.bfloat16 import NAME as BFLOAT16
 from hpcgnn.graphfile.given_links import EDGES, HELD, NEGATIVES, TARGETS, name_of, stored_counts
-from hpcgnn.graphfile.own_ids import NUMBERS, OFFSETS, TEXT, kind_of_ids
-from hpcgnn.graphfile.scales import read_scales
-from hpcgnn.graphfile.schema import GivenLinks, Rows, Words
+from hpcgnn.graphfile.narrow import BFLOAT16, read_scales
+from hpcgnn.graphfile.own_ids import kind_of_ids
+from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, GivenLinks, Rows, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 from partition_tools.graph.counts import blocks
 
@@ -104,8 +103,8 @@ def _load_ids(file: GraphFile) -> Rows | Words | None:
     """The users' ids, left in the file but for the offsets of words."""
     kind = kind_of_ids(file)
     if kind == "words":
-        return Words(file.read(OFFSETS), StoredRows(file, TEXT))
-    return StoredRows(file, NUMBERS) if kind else None
+        return Words(file.read(ID_OFFSETS), StoredRows(file, ID_TEXT))
+    return StoredRows(file, ID_NUMBERS) if kind else None
 
 
 def load_links(file: GraphFile) -> dict[str, GivenLinks]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpcgnn import cores
 from hpcgnn.errors import GraphError
-from hpcgnn.placement.skew import skew
+from hpcgnn.placement.clusters import skew
 from partition_tools.partitioners import kaminpar, metis
 from partition_tools.partitioners.weights import most_edges
 from partition_tools.workspace.budget import available_memory

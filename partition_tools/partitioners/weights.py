@@ -22,8 +22,7 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import edge_rows, row_blocks
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.placement.clusters import fair_share
-from hpcgnn.placement.skew import is_skewed
+from hpcgnn.placement.clusters import fair_share, is_skewed
 
 BRANCHES = 8
 WEIGHT, KEPT, FEW = 16, 1 - 1 / BRANCHES, 256  # of an edge to a leaf; what a further neighbour leaves of it; degrees

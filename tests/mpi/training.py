@@ -113,7 +113,7 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
             spec.dtype,
             decided.reads_edges,
             inputs=inputs_of(spec.inputs),
-            beside=TASKS[config.task.task].beside(config),
+            task_edges=TASKS[config.task.task].task_edges(config),
             edge_features=spec.edge_features > 0,
             store=lambda local, source: store and store(buffers.arena, local, source),
             feature_type=spec.held,

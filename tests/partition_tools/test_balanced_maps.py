@@ -10,13 +10,13 @@ from test_cluster_maps import cut, ring
 
 from hpcgnn.graphfile.storage import Csr, GraphFile
 from hpcgnn.placement.clusters import economical_map, imbalance, map_clusters
-from hpcgnn.placement.nested import nested_map
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE, Assignment
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.quality import hubs
+from partition_tools.partitioners.nested import nested_map
 
 LIMITS = MAX_IMBALANCE, LOOSE_IMBALANCE
 

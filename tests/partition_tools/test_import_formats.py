@@ -13,8 +13,8 @@ from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
 from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graph.dense_rows import read_dense
-from hpcgnn.graphfile.scales import SCALES, read_scales
+from hpcgnn.graph.own_rows import read_dense
+from hpcgnn.graphfile.narrow import SCALES, read_scales
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph

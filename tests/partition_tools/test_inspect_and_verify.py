@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from partition_helpers import odd_graph, save_npz
 
-from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.hdf5 import write_attributes
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph

@@ -11,7 +11,7 @@ from partition_helpers import odd_graph, plenty, save_npz, view
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.skew import is_skewed
+from hpcgnn.placement.clusters import is_skewed
 from partition_tools.cli import partition_graph as command
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph

@@ -10,8 +10,7 @@ from partition_helpers import odd_graph, sorted_list
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import summary
-from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.structure import check_structure
+from hpcgnn.graphfile.storage import GraphFile, check_structure
 from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.cli.verification import verification

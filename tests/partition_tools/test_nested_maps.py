@@ -8,11 +8,11 @@ from test_cluster_maps import cut, ring
 
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.clusters import map_clusters
-from hpcgnn.placement.nested import nested_map
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.inspect_graph import inspect_graph
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.generators.spec import Spec
+from partition_tools.partitioners.nested import nested_map
 
 RANKS, PER_NODE = 16, 4
 ROWS = "halo_rows_between_compute_nodes", "compute_node_halo_rows_total"

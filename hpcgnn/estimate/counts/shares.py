@@ -13,7 +13,7 @@ import numpy as np
 from hpcgnn.estimate.counts.between_nodes import Nodes
 from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs
 from hpcgnn.estimate.counts.own_steps import OwnSteps
-from hpcgnn.graph.load import read_indptr
+from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.labels import LABELS
 from hpcgnn.graphfile.ranges import edge_rows

@@ -13,7 +13,6 @@ from hpcgnn.estimate.counts.own_steps import Arrangement, OwnSteps
 from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
 from hpcgnn.exchange.node_rows import NodeRows
 from hpcgnn.exchange.node_stream import Neighbours
-from hpcgnn.graph.edge_features import carrying
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import SPLITS
@@ -122,7 +121,7 @@ def make_copy(
 
     inward = adjacency(size.inward)
     if spec.edge_features:
-        inward = carrying(inward, torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
+        inward = inward.carrying(torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     outward = inward if size.outward is None else adjacency(size.outward)
     comm.wanted.clear()
     features: torch.Tensor | SparseRows

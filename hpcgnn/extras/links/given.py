@@ -12,7 +12,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.blocks import own_block
-from hpcgnn.graph.load import Beside
+from hpcgnn.graph.load import TaskEdges
 from hpcgnn.graph.local import Adjacency, with_halo
 from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.given_links import EACH, EDGES, HELD, NEGATIVES, SHARED, TARGETS, name_of
@@ -31,7 +31,7 @@ def negatives_of(kind: str, split: str) -> str:
     return f"{kind} {split}"
 
 
-class Given(Beside):
+class Given(TaskEdges):
     """The held-out edges of each split, its negatives, and further known edges.
 
     `Block.edge` is a pair's number among the held-out edges of the split; a negative has its pair's.

@@ -13,7 +13,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import build_halo_plan, gather_halo
-from hpcgnn.graph.load import Beside, read_original_id
+from hpcgnn.graph.load import TaskEdges
+from hpcgnn.graph.own_rows import read_original_id
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.storage import GraphFile
@@ -21,7 +22,7 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 
 @dataclass(frozen=True)
-class Drawn(Beside):
+class Drawn(TaskEdges):
     """key: 64 bits, of the draws; shares: of training, validation and test edges, which sum to 1."""
 
     key: int
@@ -50,8 +51,8 @@ class Drawn(Beside):
             if index == 0:
                 remaining = sides == 0
                 bare = replace(edges, weight=None, type=None)
-                held = {split: _taken(bare, sides == 1 + number) for number, split in enumerate(HELD)}
-            directions[index] = _taken(edges, sides == 0)
+                held = {split: bare.taken(sides == 1 + number) for number, split in enumerate(HELD)}
+            directions[index] = edges.taken(sides == 0)
         return held, remaining
 
     def _sides_of(self, edges: FoundEdges, ids: np.ndarray, num_nodes: int, cap: int, comm: Communicator) -> np.ndarray:
@@ -71,11 +72,3 @@ class Drawn(Beside):
             own = np.repeat(ids[first:last], np.diff(edges.indptr[first : last + 1]))
             sides[part] = self.sides(own, other, num_nodes)
         return sides
-
-
-def _taken(edges: FoundEdges, chosen: np.ndarray) -> FoundEdges:
-    """The chosen FoundEdges: bool (E_p,)."""
-    before = np.zeros(len(chosen) + 1, np.int64)
-    np.cumsum(chosen, out=before[1:])
-    weight, kind = (None if each is None else each[chosen] for each in (edges.weight, edges.type))
-    return FoundEdges(before[edges.indptr], edges.owner[chosen], edges.local_id[chosen], weight, kind)

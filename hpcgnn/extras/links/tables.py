@@ -23,10 +23,10 @@ from hpcgnn.extras.links.options import LINKS
 from hpcgnn.extras.links.ranks import Best, Known, best_targets, with_ids
 from hpcgnn.extras.links.task import exact_scorer, wide
 from hpcgnn.graphfile.given_links import HELD
+from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.graphfile.writing import writing
 from hpcgnn.outputs.written_together import made_by_one
 
 # Listed pairs whose scores are made at a time.
@@ -130,7 +130,7 @@ def held_tables(trained: Trained) -> Iterator[Best]:
     ids, share = local.original_id, share_of(0, local.num_nodes, comm)[1]
     for split in HELD:
         pairs = [torch.zeros(0, 2, dtype=torch.int64)]
-        for block, others in with_ids((local.beside[split],), ids, comm):
+        for block, others in with_ids((local.task_edges[split],), ids, comm):
             pairs.append(torch.stack([others[block.indices.long()], ids[block.edge_rows.long()]], 1))
         mine = torch.cat(pairs).numpy()
         mine = to_owners(mine, mine[:, 0] // share, comm)

@@ -23,7 +23,7 @@ from hpcgnn.extras.links.loss import NodePool, Pairs
 from hpcgnn.extras.links.options import AUTO, GIVEN, LINKS, USUAL, LinksConfig, drawn_shares, options_of
 from hpcgnn.extras.links.ranks import Known, pair_ranks, pair_scores, ranks_among_all, ranks_among_own, with_ids
 from hpcgnn.extras.links.scorers import SCORERS
-from hpcgnn.graph.load import Beside
+from hpcgnn.graph.load import TaskEdges
 from hpcgnn.graphfile.given_links import EACH, HELD, NONE, SHARED, name_of, summary
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
@@ -89,7 +89,7 @@ class Links(Task):
         shares = drawn_shares(options_of(config).link_split)
         return (name_of("val") in file and file.shape(name_of("val"))[0] > 0) if shares is None else shares[1] > 0
 
-    def beside(self, config: Config) -> Beside:
+    def task_edges(self, config: Config) -> TaskEdges:
         shares, key = drawn_shares(options_of(config).link_split), Purpose.LINK_SPLIT
         return Given() if shares is None else Drawn(kernels.stream_key(config.run.seed, 0, 0, int(key)), shares)
 
@@ -160,16 +160,16 @@ class LinkEvaluator(Judge):
     def __init__(self, on: Setting) -> None:
         local, comm = on.local, on.comm
         self._model, self._comm = on.model, comm
-        self._kind = next((kind for kind in (SHARED, EACH) if negatives_of(kind, HELD[0]) in local.beside), NONE)
+        self._kind = next((kind for kind in (SHARED, EACH) if negatives_of(kind, HELD[0]) in local.task_edges), NONE)
         self.task = SharedNegatives() if self._kind == SHARED else Links()
         self.name = self.task.fitting_metric(on.config.run.metric, local.num_classes)
         self.metric = self.task.metrics[self.name]
-        self._splits = [split for split in HELD if split in local.beside]
-        numbers = torch.tensor([local.beside[split].num_edges for split in self._splits])
+        self._splits = [split for split in HELD if split in local.task_edges]
+        numbers = torch.tensor([local.task_edges[split].num_edges for split in self._splits])
         counts = comm.total(numbers, "plan").tolist() if self._splits else []
         self.counts = {**dict.fromkeys(("train", *HELD), 0), **dict(zip(self._splits, counts, strict=True))}
         names = self._splits + [negatives_of(self._kind, split) for split in self._splits if self._kind != NONE]
-        judged = {name: local.beside[name] for name in names}
+        judged = {name: local.task_edges[name] for name in names}
         self._streams = {
             name: Stream(edges.own, edges.halo, edges.plan, on.buffers, comm) for name, edges in judged.items()
         }
@@ -177,7 +177,7 @@ class LinkEvaluator(Judge):
             key = kernels.stream_key(on.config.run.seed, 0, 0, int(Purpose.LINK_CANDIDATE))
             count = options_of(on.config).link_negatives
             self._pool = NodePool.drawn(key, count, local.original_id, local.num_nodes)
-            known = with_ids((local.inward, *local.beside.values()), local.original_id, comm)
+            known = with_ids((local.inward, *local.task_edges.values()), local.original_id, comm)
             self._known = Known(self._pool, local.num_owned, known)
 
     def scores(self, outputs: torch.Tensor) -> dict[str, Any]:

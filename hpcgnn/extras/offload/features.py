@@ -18,10 +18,9 @@ from hpcgnn.engine.probe import StepProbe
 from hpcgnn.extras.offload.folders import check_folder, check_space, folder_of
 from hpcgnn.extras.offload.limits import Limit, portion
 from hpcgnn.extras.offload.on_disk import bytes_at_work
+from hpcgnn.extras.offload.pruned import FilteredSize, pruned_size
 from hpcgnn.extras.offload.scratch import REQUEST, THREADS, Scratch
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.filtering import FilteredSize
-from hpcgnn.graph.transforms.pruning import pruned_size
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.registry import MODELS

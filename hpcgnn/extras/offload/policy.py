@@ -12,8 +12,8 @@ from hpcgnn.extras.offload.features import fits, placed
 from hpcgnn.extras.offload.limits import Limit, memory_limit, without_limit_if_it_must
 from hpcgnn.extras.offload.on_disk import OnDisk
 from hpcgnn.extras.offload.writing import write_features
-from hpcgnn.graph.load import FileFeatures
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.own_rows import OwnRows
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.plan.run_plan import RunPlan
 
@@ -31,7 +31,7 @@ class WithinLimit(MemoryPolicy):
         self._plan, self._comm, self._arena, self._probe = plan, session.comm, buffers.arena, probe
         self._learns, self._limit = learns, limit
 
-    def features(self, local: LocalGraph, source: FileFeatures) -> OnDisk | None:
+    def features(self, local: LocalGraph, source: OwnRows) -> OnDisk | None:
         if self._plan.in_place:  # what the node shares is never on disk
             return None
         comm, columns, scratch = self._comm, source.columns, None

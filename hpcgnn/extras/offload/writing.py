@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from hpcgnn.extras.offload.on_disk import OnDisk
-from hpcgnn.graph.dense_rows import read_dense
+from hpcgnn.graph.own_rows import read_dense
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.placement.order import LocalOrder
 

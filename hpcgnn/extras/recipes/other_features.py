@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.attributes import read_attributes, write_attributes
-from hpcgnn.graphfile.chunks import CHUNK_BYTES
-from hpcgnn.graphfile.storage import GraphFile, replacing
-from hpcgnn.graphfile.writing import written_file
+from hpcgnn.graphfile.hdf5 import read_attributes, replacing, write_attributes, written_file
+from hpcgnn.graphfile.ranges import CHUNK_BYTES
+from hpcgnn.graphfile.storage import GraphFile
 
 _FEATURES = "nodes/features"
 #: put(first row, rows float32 (m, width of the part), part): the next rows of a part.
@@ -47,7 +46,7 @@ def with_other_features(
                 if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
                     file.shape(name)  # refuses data in other files
                     file.file.copy(file.file[name], copy, name=name)
-        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see graphfile/writing.py
+        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see graphfile/hdf5.py
             raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error
         check()
         ends = list(itertools.accumulate(widths))

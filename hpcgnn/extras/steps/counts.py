@@ -20,7 +20,7 @@ from hpcgnn.exchange.stream import Use
 from hpcgnn.extras.steps.options import options_of
 from hpcgnn.extras.steps.share_rows import nearest
 from hpcgnn.extras.steps.shares import deal
-from hpcgnn.graph.load import read_indptr, read_original_id
+from hpcgnn.graph.own_rows import read_indptr, read_original_id
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from hpcgnn.ops.draws import Purpose, Randomness

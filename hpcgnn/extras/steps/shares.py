@@ -20,8 +20,7 @@ from hpcgnn.exchange.plan import gather_halo, parts
 from hpcgnn.extras.steps.histories import Crossing, Numbers
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.transforms.inductive import rows_of
-from hpcgnn.graph.transforms.subgraphs import edges_of
+from hpcgnn.graph.transforms.subgraphs import edges_of, rows_of
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.memory.stored import StoredRows
 

@@ -20,6 +20,7 @@ from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.options.run import RunConfig
+from hpcgnn.records import metrics_by_split
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -74,13 +75,13 @@ class TensorBoard(Plugin):
 def scalars(record: dict[str, Any], metric: str) -> dict[str, float]:
     """Return {name: number} of an epoch.
 
-    These are the loss, the learning rate, the metric of each split (for links all metrics), seconds of the slowest rank
-    by phase, and bytes and messages of all ranks by kind.
+    These are the loss, the learning rate, the metric of each split (all metrics, if the record has them), seconds of
+    the slowest rank by phase, and bytes and messages of all ranks by kind.
     """
     found = {name: record[name] for name in ("loss", "lr")}
     found |= {f"{metric}/{split}": record[split] for split in ("train", "val", "test") if record.get(split) is not None}
-    for split, values in record.get("links", {}).items():
-        found |= {f"{name}/{split}": value for name, value in values.items()}
+    for table in metrics_by_split(record).values():
+        found |= {f"{name}/{split}": value for split, values in table.items() for name, value in values.items()}
     found |= {f"seconds/{phase}": spread["max"] for phase, spread in record["seconds"].items()}
     for group in ("bytes", "messages"):
         found |= {f"{group}/{kind}": spread["sum"] for kind, spread in record[group].items()}

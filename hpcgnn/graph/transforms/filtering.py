@@ -11,23 +11,12 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.plan import HaloPlan, gather_halo
+from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, with_halo
 from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.ranges import row_blocks, segments
 from hpcgnn.placement.order import LocalOrder
-
-# Of each remote edge, while its halo is agreed on and its rounds are made.
-_MAKING = 40
-
-
-@dataclass(frozen=True)
-class FilteredSize:
-    """Bytes of one rank. held: of the result of `filtered`; making: of its temporary memory."""
-
-    held: int
-    making: int
 
 
 def numbers(mask: torch.Tensor) -> torch.Tensor:
@@ -46,44 +35,17 @@ def filtered(
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
     plan, shape = adjacency.plan, (int(rows.sum()), int(columns.sum()))
     remote = gather_halo(plan, column_number, comm)
-    indptr, column, _, *carried = _taken([adjacency.own], row_number, column_number, shape[0])
-    own = Block(torch.from_numpy(indptr), torch.from_numpy(column), None, carried[0], None, carried[1])
-    indptr, column, owner, *carried = _taken(adjacency.halo, row_number, remote, shape[0], _owners(plan))
-    assert owner is not None, "asked for a line above"
-    away = RemoteEdges(indptr, owner, column, *carried)
+    ranks = [plan.source(offset) for offset in range(1, plan.size)]
+    owners = np.repeat(np.array(ranks, np.min_scalar_type(plan.size)), plan.receive_counts)
+    here = _taken([adjacency.own], row_number, column_number, shape[0])
+    own = Block(torch.from_numpy(here.indptr), torch.from_numpy(here.local_id), None, here.weight, None, here.place)
+    away = _taken(adjacency.halo, row_number, remote, shape[0], owners)
     own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm, LocalOrder())
     return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 
-def filtered_size(
-    adjacency: Adjacency, row_number: torch.Tensor, column_number: torch.Tensor, comm: Communicator
-) -> FilteredSize:
-    """The memory of `filtered` between rows and columns of these numbers. Collective.
-
-    On one rank `held` is exact. On more it assumes the same number of rounds and of sent rows as before.
-    """
-    remote = gather_halo(adjacency.plan, column_number, comm)
-    num_rows = int((row_number >= 0).sum())
-    here = sum(int(tile.counts.sum()) for tile in _tiles(adjacency.own, row_number, column_number))
-    there = stored = 0
-    for block in adjacency.halo:
-        for tile in _tiles(block, row_number, remote):
-            there, stored = there + int(tile.counts.sum()), stored + len(tile.rows)
-    own = adjacency.own
-    each = 4 + sum(column.itemsize for column in (own.weight, own.edge) if column is not None)
-    held = each * (here + there) + 8 * (num_rows + 1) + 8 * num_rows  # of the own block, and the degrees
-    held += 12 * stored + 8 * len(adjacency.halo) + adjacency.plan.sending.nbytes
-    return FilteredSize(held, _MAKING * there)
-
-
-def _owners(plan: HaloPlan) -> np.ndarray:
-    """(num_halo,): the rank that each row of the halo is of."""
-    ranks = [plan.source(offset) for offset in range(1, plan.size)]
-    return np.repeat(np.array(ranks, np.min_scalar_type(plan.size)), plan.receive_counts)
-
-
 @dataclass(frozen=True)
-class _Tile:
+class Tile:
     """Edges of a block with numbers at both ends.
 
     Attributes:
@@ -99,7 +61,7 @@ class _Tile:
     counts: np.ndarray
 
 
-def _tiles(block: Block, row_number: torch.Tensor, column_number: torch.Tensor) -> Iterator[_Tile]:
+def tiles(block: Block, row_number: torch.Tensor, column_number: torch.Tensor) -> Iterator[Tile]:
     """column_number: of the halo, or of own nodes for the own block."""
     indptr, indices, first_column = block.indptr.numpy(), block.indices.numpy(), block.first_column or 0
     number, column_numbers = row_number.numpy(), column_number.numpy()[first_column:]
@@ -115,7 +77,7 @@ def _tiles(block: Block, row_number: torch.Tensor, column_number: torch.Tensor) 
         of_row = np.repeat(np.arange(len(there)), ends - begins)[taken]
         counts = np.bincount(of_row, minlength=len(there))
         filled = counts > 0
-        yield _Tile(edges[taken], columns[taken], rows[there[filled]], counts[filled])
+        yield Tile(edges[taken], columns[taken], rows[there[filled]], counts[filled])
 
 
 def _taken(
@@ -124,30 +86,32 @@ def _taken(
     column_number: torch.Tensor,
     num_rows: int,
     owners: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, torch.Tensor | None, torch.Tensor | None]:
-    """(indptr int64 (num_rows + 1,), columns int32, owners, weight, edge) of the edges of all blocks with numbers at
-    both ends. They are in the order of rows, in a row one block after another. owners: of the columns.
+) -> RemoteEdges:
+    """The edges of all blocks with numbers at both ends, in the order of rows, in a row one block after another.
+
+    owners: of the columns; None: without.
     """
     indptr = np.zeros(num_rows + 1, np.int64)
     for block in blocks:
-        for tile in _tiles(block, row_number, column_number):
+        for tile in tiles(block, row_number, column_number):
             indptr[tile.rows + 1] += tile.counts
     np.cumsum(indptr, out=indptr)
     at, total = indptr[:-1].copy(), int(indptr[-1])
     columns = np.empty(total, np.int32)
-    owner = None if owners is None else np.empty(total, owners.dtype)
-    like = blocks[0] if len(blocks) else None
-    weight = None if like is None or like.weight is None else torch.empty(total, dtype=like.weight.dtype)
-    edge = None if like is None or like.edge is None else torch.empty(total, dtype=like.edge.dtype)
+    owner = np.zeros(0, np.uint8) if owners is None else np.empty(total, owners.dtype)
+    weight, edge = (
+        torch.empty(total, dtype=like.dtype) if blocks and (like := getattr(blocks[0], name)) is not None else None
+        for name in ("weight", "edge")
+    )
     for block in blocks:
-        for tile in _tiles(block, row_number, column_number):
+        for tile in tiles(block, row_number, column_number):
             places = np.repeat(at[tile.rows] - (np.cumsum(tile.counts) - tile.counts), tile.counts)
             places += np.arange(len(places))
             at[tile.rows] += tile.counts
             columns[places] = tile.columns
-            if owner is not None and owners is not None:
+            if owners is not None:
                 owner[places] = owners[block.indices.numpy()[tile.edges] + (block.first_column or 0)]
             for new, old in ((weight, block.weight), (edge, block.edge)):
                 if new is not None and old is not None:
                     new[torch.from_numpy(places)] = old[torch.from_numpy(tile.edges)]
-    return indptr, columns, owner, weight, edge
+    return RemoteEdges(indptr, owner, columns, weight, edge)

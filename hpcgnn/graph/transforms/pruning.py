@@ -19,7 +19,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.filtering import FilteredSize, filtered, filtered_size, numbers
+from hpcgnn.graph.transforms.filtering import filtered, numbers
 from hpcgnn.graphfile.ranges import row_blocks
 
 # Above this share of all nodes a layer keeps all rows: a structure of its own takes memory. A class of layers may say
@@ -49,7 +49,7 @@ def prune(
     """
     shares: list[LocalGraph | None] = [None] * len(worthwhile)
     seen = local.mask("train") if seen is None else seen
-    for layer, inputs, outputs in _needed(local, seen, worthwhile, prunable, comm):
+    for layer, inputs, outputs in rows_of_layers(local, seen, worthwhile, prunable, comm):
         if layer == 0 and keeps_input:
             shares[layer] = replace(local, outputs=torch.nonzero(outputs).int().squeeze(1))
         else:
@@ -57,24 +57,7 @@ def prune(
     return shares
 
 
-def pruned_size(
-    local: LocalGraph, worthwhile: Sequence[float], prunable: int, keeps_input: bool, comm: Communicator
-) -> FilteredSize:
-    """The memory of `prune` on this rank, known before it runs. Collective. local: its features are not read."""
-    held = making = 0
-    for layer, inputs, outputs in _needed(local, local.mask("train"), worthwhile, prunable, comm):
-        held += 4 * int(outputs.sum())
-        if layer == 0 and keeps_input:
-            continue
-        held += 8 * int(inputs.sum())  # original ids
-        source, destination = numbers(inputs), numbers(outputs)
-        for adjacency, rows, columns in ((local.inward, destination, source), (local.outward, source, destination)):
-            size = filtered_size(adjacency, rows, columns, comm)
-            held, making = held + size.held, max(making, size.making)
-    return FilteredSize(held, making)
-
-
-def _needed(
+def rows_of_layers(
     local: LocalGraph, seen: torch.Tensor, worthwhile: Sequence[float], prunable: int, comm: Communicator
 ) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
     """[(layer, own nodes that it takes, own nodes that it computes: bool (n_p,))] of layers that do not compute all,

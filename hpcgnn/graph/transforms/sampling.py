@@ -4,14 +4,14 @@ A draw decides whether a boundary node is in the sample of an ordered pair of ra
 node's original id, which both ranks have. So the owner packs the expected rows, and neither ids nor counts are sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.plan import HaloPlan
+from hpcgnn.exchange.plan import HaloPlan, parts
 from hpcgnn.exchange.rounds import Segment
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import Block, sampled
@@ -59,25 +59,23 @@ def sample_plan(
 
     ids: int64 (n_p,) original ids of own nodes; halo_ids: of the halo. key: of this sample, the same on all ranks.
     """
-    keep_in = torch.zeros(plan.num_halo, dtype=torch.bool)
-    keep_out = torch.zeros(plan.num_boundary, dtype=torch.bool)
-    receive_counts, send_counts = np.zeros_like(plan.receive_counts), np.zeros_like(plan.send_counts)
-    receive_at, send_at = dict[int, np.ndarray](), dict[int, np.ndarray]()
 
-    def draw(node_ids: torch.Tensor, kept: torch.Tensor, source: int, dest: int) -> np.ndarray:
-        kept.copy_(drawn(node_ids, kernels.stream_key(key, source, dest), rate))
-        return np.flatnonzero(kept.numpy())
+    def drawn_of(
+        counts: np.ndarray, ids: torch.Tensor, ends: Callable[[int], tuple[int, int]]
+    ) -> tuple[torch.Tensor, np.ndarray, dict[int, np.ndarray]]:
+        """(bool (len(ids),): which are sampled; how many of each offset; their places). ends(k): (source, dest)."""
+        kept, left, at = torch.zeros(len(ids), dtype=torch.bool), np.zeros_like(counts), dict[int, np.ndarray]()
+        for offset, first, size in parts(counts):
+            part = slice(first, first + size)
+            kept[part] = drawn(ids[part], kernels.stream_key(key, *ends(offset)), rate)
+            at[offset] = np.flatnonzero(kept[part].numpy())
+            left[offset - 1] = len(at[offset])
+        return kept, left, at
 
-    first = 0
-    for k in np.flatnonzero(plan.receive_counts).tolist():
-        part, first = slice(first, first + int(plan.receive_counts[k])), first + int(plan.receive_counts[k])
-        receive_at[k + 1] = draw(halo_ids[part], keep_in[part], plan.source(k + 1), plan.rank)
-        receive_counts[k] = len(receive_at[k + 1])
-    first = 0
-    for k in np.flatnonzero(plan.send_counts).tolist():
-        part, first = slice(first, first + int(plan.send_counts[k])), first + int(plan.send_counts[k])
-        send_at[k + 1] = draw(ids[plan.send_rows[part]], keep_out[part], plan.rank, plan.dest(k + 1))
-        send_counts[k] = len(send_at[k + 1])
+    keep_in, receive_counts, receive_at = drawn_of(plan.receive_counts, halo_ids, lambda k: (plan.source(k), plan.rank))
+    keep_out, send_counts, send_at = drawn_of(
+        plan.send_counts, ids[plan.send_rows], lambda k: (plan.rank, plan.dest(k))
+    )
     made = SampledPlan(
         plan.peers,
         receive_counts,

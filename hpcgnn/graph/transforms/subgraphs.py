@@ -1,11 +1,16 @@
-"""A rank's share of the graph as a graph of its own, in which nothing is remote: with its halo, or without.
+"""Subgraphs of a rank's share: its nodes and their halo, its own nodes alone, or the training nodes of all ranks.
 
 `with_halo` takes the halo's nodes in as nodes without in-edges. Results for own nodes are as on the whole graph, as
 long as the rows of the halo are at hand. Degrees stay as they were.
 `induced` keeps own nodes and the edges between them, with the degrees that these make. All operators run on either as
 on a graph of one rank.
+`training_subgraph` (`--inductive`) keeps the training nodes and the edges between them, over all ranks. Nothing of
+validation and test nodes is there: neither features nor edges nor, in a batch norm, statistics. The edges between
+training nodes alone make the degrees. It is filtered from the rank's one structure, as pruned layers' shares are, and
+has a halo of its own.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,8 +22,11 @@ from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import joined, own_block
 from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graph.transforms.filtering import filtered, numbers
+from hpcgnn.memory.stored import StoredRows
 
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = Sending(torch.zeros(0, dtype=torch.int32))
@@ -51,9 +59,65 @@ def induced(local: LocalGraph) -> LocalGraph:
     """The LocalGraph of the own nodes and the edges between them. Not collective. A node whose weights sum to less than
     0 there is as one without edges under symmetric normalisation.
     """
-    inward = _alone(local.inward)
-    outward = inward if local.outward is local.inward else _alone(local.outward)
-    return replace(local, inward=inward, outward=outward, num_nodes=local.num_owned, compact=None)
+
+    def alone(adjacency: Adjacency) -> Adjacency:
+        return _by_itself(replace(adjacency, halo=[], plan=_NO_HALO, counted=None, row_counts=None, near=None))
+
+    return replace(_both(local, alone), num_nodes=local.num_owned)
+
+
+def training_subgraph(local: LocalGraph, comm: Communicator) -> LocalGraph:
+    """The LocalGraph of the own training nodes that have a label. local: one that sends rows. Collective.
+
+    It takes memory for its edges and for the features of its nodes, which are copies.
+    """
+    assert not isinstance(local.features, StoredRows), "they stay in memory where training sees a part of the graph"
+    nodes = local.mask("train")
+    number = numbers(nodes)
+    return replace(
+        _both(local, lambda adjacency: _by_itself(filtered(adjacency, nodes, nodes, number, number, comm))),
+        features=rows_of(local.features, nodes),
+        labels=local.labels[nodes],
+        split=local.split[nodes],
+        original_id=local.original_id[nodes],
+        num_nodes=int(comm.total(nodes.sum().view(1), "plan")),
+        node_type=None if local.node_type is None else local.node_type[nodes],
+    )
+
+
+def rows_of(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.Tensor | SparseRows:
+    """The rows of some nodes, bool (n_p,)."""
+    if isinstance(features, torch.Tensor):
+        return features[nodes]
+    entries = torch.repeat_interleave(nodes, torch.diff(features.indptr)).numpy()
+    counts = torch.diff(features.indptr)[nodes].numpy()
+    columns, data = features.indices.numpy()[entries], features.data.numpy()[entries]
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return sparse_rows(indptr, columns, data, features.num_columns, features.data.dtype)
+
+
+def _both(local: LocalGraph, made: Callable[[Adjacency], Adjacency]) -> LocalGraph:
+    """The LocalGraph with new directions."""
+    inward = made(local.inward)
+    outward = inward if local.outward is local.inward else made(local.outward)
+    return replace(local, inward=inward, outward=outward, compact=None)
+
+
+def _by_itself(adjacency: Adjacency) -> Adjacency:
+    """The same, with the degrees that its edges make, and with a list of these alone where it has one."""
+    blocks, kept = (adjacency.own, *adjacency.halo), adjacency.edges
+    rows, weight = torch.cat([block.edge_rows for block in blocks]), joined([block.weight for block in blocks])
+    degree = weight_sums(rows.numpy(), None if weight is None else weight.numpy(), adjacency.own.num_rows)
+    adjacency = replace(adjacency, degree=torch.from_numpy(degree))
+    places = joined([block.edge for block in blocks])
+    if kept is None or places is None:
+        return adjacency
+    taken, inverse = places.long().unique(return_inverse=True)
+    numbered = inverse.to(places.dtype).split([block.num_edges for block in blocks])
+    own, *halo = (replace(block, edge=each) for block, each in zip(blocks, numbered, strict=True))
+    carried = kept.weight, kept.type, kept.features
+    edges = EdgeList(len(taken), *(None if each is None else each[taken] for each in carried))
+    return replace(adjacency, own=own, halo=halo, edges=edges)
 
 
 def edges_of(
@@ -83,19 +147,4 @@ def _adjacency(
     block = own_block(
         nodes, rows[order].numpy(), sorted_columns, *(None if t is None else t[order] for t in (weight, edge))
     )
-    return Adjacency(block, [], _NO_HALO, degree, kept)
-
-
-def _alone(adjacency: Adjacency) -> Adjacency:
-    block, kept = adjacency.own, adjacency.edges
-    rows = block.edge_rows.long()
-    weight = torch.ones(block.num_edges) if block.weight is None else block.weight
-    degree = torch.from_numpy(weight_sums(rows.numpy(), weight.double().numpy(), len(block.indptr) - 1))
-    if kept is not None:
-        assert block.edge is not None, "the graph keeps its edges"
-        taken = block.edge.long()
-        carried = kept.weight, kept.type, kept.features
-        kept = EdgeList(len(taken), *(None if t is None else t[taken] for t in carried))
-        place = torch.arange(len(taken), dtype=block.edge.dtype)
-        block = type(block)(block.indptr, block.indices, block.rows, block.weight, None, place)
     return Adjacency(block, [], _NO_HALO, degree, kept)

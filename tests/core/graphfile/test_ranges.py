@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graph.load import read_indptr
-from hpcgnn.graphfile import chunks, storage
+from hpcgnn.graph.own_rows import read_indptr
+from hpcgnn.graphfile import hdf5, storage
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
@@ -23,14 +23,14 @@ RANGES = st.lists(
 )
 
 
-@given(RANGES, st.booleans(), st.integers(1, 50), st.integers(1, 70), st.integers(1, 5))
-def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, ascending, chunk_rows, most_rows, most):
+@given(RANGES, st.booleans(), st.integers(1, 50))
+def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, ascending, chunk_rows):
     ranges = sorted(ranges) if ascending else ranges
-    found = list(pieces(ranges, chunk_rows, most_rows, most))
+    found = list(pieces(ranges, chunk_rows))
     rows = [piece.start + row for piece in found for row in piece.rows()]
     assert rows == [row for start, stop in ranges for row in range(start, stop)]
     for piece in found:
-        assert piece.stop - piece.start <= (most_rows if piece.whole else most * chunk_rows)
+        assert piece.stop - piece.start <= MOST_CHUNKS * chunk_rows
         read = {row // chunk_rows for row in range(piece.start, piece.stop)}
         wanted = {(piece.start + row) // chunk_rows for row in piece.rows()}
         assert read == wanted, "no chunk is read for nothing"
@@ -38,7 +38,7 @@ def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, asce
 
 def test_single_rows_all_over_take_a_read_for_every_few_chunks():
     ranges = [(row, row + 1) for row in range(0, 100_000, 7)]
-    assert len(list(pieces(ranges, 1000, 10**6))) == -(-100 // MOST_CHUNKS)
+    assert len(list(pieces(ranges, 1000))) == -(-100 // MOST_CHUNKS)
 
 
 def test_ranks_of_a_scattered_map_read_little_more_than_the_file(tmp_path, monkeypatch):
@@ -73,7 +73,7 @@ def test_ranks_of_a_scattered_map_read_little_more_than_the_file(tmp_path, monke
 
 
 def test_a_file_gives_scattered_rows_as_they_are(tmp_path, monkeypatch):
-    for module in (chunks, storage):
+    for module in (hdf5, storage):
         monkeypatch.setattr(module, "CHUNK_BYTES", 128)  # some ten nodes of each dataset
     graph = graphs.with_task(graphs.random_directed(n=150))
     where = graphs.layout(graph, 3)

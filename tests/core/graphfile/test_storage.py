@@ -11,8 +11,7 @@ import pytest
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import AccessError, FormatError, GraphError
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graphfile.access import opened
-from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.hdf5 import opened, write_attributes
 from hpcgnn.graphfile.storage import Csr, GraphFile, add_partitionings, write_graph
 
 GRAPHS = {
@@ -31,12 +30,6 @@ def write(path, name):
         graphs.graph_data(graph, where.order, where.offsets, sparse),
         where,
     )
-
-
-@pytest.fixture(params=GRAPHS)
-def stored(request, tmp_path):
-    """(path, GraphData, Layout)."""
-    return write(tmp_path, request.param)
 
 
 def datasets(path):
@@ -71,29 +64,44 @@ def flip(path, position):
     path.write_bytes(data)
 
 
-def test_round_trip(stored):
-    path, data, where = stored
+def arrays(data):
+    """{dataset: its array} of a GraphData."""
+    found = {f"nodes/{name}": getattr(data, name) for name in ("labels", "split", "original_id")}
+    for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
+        found |= {f"topology{suffix}/{name}": getattr(edges, name, None) for name in ("indptr", "indices")}
+        found |= {f"edges{suffix}/{name}": getattr(edges, name, None) for name in ("weight", "type")}
+    if isinstance(data.features, Csr):
+        found |= {f"nodes/features_csr/{part}": getattr(data.features, part) for part in ("indptr", "indices", "data")}
+    else:
+        found["nodes/features"] = data.features
+    return found | {"nodes/type": data.node_type, "clusters/offsets": data.cluster_offsets}
+
+
+NAMES = {"nodes": ["author", "paper"], "edges": ["cites", "writes", "is unused"]}
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize("name", GRAPHS)
+def test_round_trip(tmp_path, name, typed):
+    path, data, where = write(tmp_path, name)
+    if typed:
+        data = write_typed(path, NAMES, name)
     with GraphFile(path) as file:
-        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
-            assert (f"topology{suffix}/indptr" in file) == (edges is not None)
-            if edges is not None:
-                np.testing.assert_array_equal(file.read(f"topology{suffix}/indptr"), edges.indptr)
-                np.testing.assert_array_equal(file.read(f"topology{suffix}/indices"), edges.indices)
-                if edges.weight is not None:
-                    np.testing.assert_array_equal(file.read(f"edges{suffix}/weight"), edges.weight)
-        if isinstance(data.features, Csr):
-            for part in ("indptr", "indices", "data"):
-                np.testing.assert_array_equal(file.read(f"nodes/features_csr/{part}"), getattr(data.features, part))
-        else:
-            np.testing.assert_array_equal(file.read("nodes/features"), data.features)
-        for name in ("labels", "split", "original_id"):
-            np.testing.assert_array_equal(file.read(f"nodes/{name}"), getattr(data, name))
-        np.testing.assert_array_equal(file.read("clusters/offsets"), data.cluster_offsets)
+        for dataset, array in arrays(data).items():
+            assert (dataset in file) == (array is not None)
+            if array is not None:
+                np.testing.assert_array_equal(file.read(dataset), array)
+        assert (file.meta.num_nodes, file.meta.num_edges) == (data.num_nodes, len(data.edges.indices))
+        assert file.meta.undirected == (data.edges_out is None) and file.meta.uuid == data.uuid
+        assert file.meta.typed == typed and file.meta.type_names == (NAMES if typed else {})
+        assert (file.meta.num_edge_types, file.meta.num_node_types) == ((3, 2) if typed else (0, 0))
+        if typed:
+            assert file.read("nodes/type").dtype == np.int32
+            np.testing.assert_array_equal(file.read("nodes/type", [(3, 5), (0, 1)]), data.node_type[[3, 4, 0]])
+            return
         assert file.partitionings() == {name: [3] for name in where.maps}
         for name, expected in where.maps.items():
             np.testing.assert_array_equal(file.cluster_map(name, 3)[0], expected)
-        assert (file.meta.num_nodes, file.meta.num_edges) == (data.num_nodes, len(data.edges.indices))
-        assert file.meta.undirected == (data.edges_out is None) and file.meta.uuid == data.uuid
 
 
 # Of these three every dataset that there is.
@@ -216,9 +224,6 @@ def test_a_map_that_is_none_is_refused(tmp_path, wrong):
         file.cluster_map("wrong", 3)
 
 
-NAMES = {"nodes": ["author", "paper"], "edges": ["cites", "writes", "is unused"]}
-
-
 def write_typed(path, names=None, name="directed weighted"):
     """A file whose edges have types 0 and 1 and whose nodes have types 0 and 1; its GraphData."""
     graph, sparse = GRAPHS[name]
@@ -237,19 +242,6 @@ def write_typed(path, names=None, name="directed weighted"):
     )
     write_graph(path, data)
     return data
-
-
-@pytest.mark.parametrize("name", GRAPHS)
-def test_types_round_trip(tmp_path, name):
-    data = write_typed(tmp_path / "g.h5", NAMES, name)
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.typed and file.meta.type_names == NAMES
-        assert (file.meta.num_edge_types, file.meta.num_node_types) == (3, 2)
-        assert file.read("nodes/type").dtype == np.int32
-        np.testing.assert_array_equal(file.read("nodes/type", [(3, 5), (0, 1)]), data.node_type[[3, 4, 0]])
-        for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
-            if edges is not None:
-                np.testing.assert_array_equal(file.read(f"edges{suffix}/type"), edges.type)
 
 
 def test_types_without_names_are_counted(tmp_path):

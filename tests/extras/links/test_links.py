@@ -75,8 +75,8 @@ def test_held_out_edges_are_nowhere_else(comm, odd, name, map_name):
     for adjacency, side, ends in (
         (local.inward, 0, (graph.dst, graph.src)),
         (local.outward, 0, (graph.src, graph.dst)),
-        (local.beside["val"], 1, (graph.dst, graph.src)),
-        (local.beside["test"], 2, (graph.dst, graph.src)),
+        (local.task_edges["val"], 1, (graph.dst, graph.src)),
+        (local.task_edges["test"], 2, (graph.dst, graph.src)),
     ):
         mine = edges_here(trainer, adjacency, comm)
         everyone = [edge for part in comm.allgather_object(mine) for edge in part]

@@ -27,6 +27,7 @@ def test_a_pause_changes_no_bit(comm, graph, shared_path, monkeypatch):  # noqa:
     test_resume.test_a_pause_changes_no_bit(comm, graph, shared_path, "links")
 
 
+@pytest.mark.slow
 def test_no_tensor_stays(comm, path, monkeypatch):  # noqa: F811
     monkeypatch.setitem(test_nothing_stays.CASES, "links", {"model": "sage", "task": "links", "scorer": "mlp"})
     test_nothing_stays.test_no_tensor_stays(comm, path, "links")
@@ -49,6 +50,7 @@ def edge_files(comm, session_path):
     return written_with_rows(comm, session_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_features_of_the_edges_that_remain(comm, edge_files, monkeypatch, name):
     """Beside a list of all edges, and in means."""

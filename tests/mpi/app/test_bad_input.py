@@ -13,7 +13,7 @@ from hpcgnn.app.dry_run import check_training
 from hpcgnn.app.train import train
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graphfile.attributes import write_attributes
+from hpcgnn.graphfile.hdf5 import write_attributes
 
 from ..runs import log_of, session_of
 from ..small import written

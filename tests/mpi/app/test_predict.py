@@ -13,7 +13,7 @@ import partition_tools
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
-from hpcgnn.graphfile.attributes import read_attributes
+from hpcgnn.graphfile.hdf5 import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph

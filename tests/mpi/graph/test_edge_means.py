@@ -33,13 +33,13 @@ def files(comm, session_path):
 @pytest.mark.parametrize("name", GRAPHS)
 def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, drawn=None):
     """Added self loops, and edges that `drawn` takes out, have no part in a mean."""
-    monkeypatch.setattr("hpcgnn.graph.edge_features._TILE_EDGES", 5)
+    monkeypatch.setattr("hpcgnn.graph.own_rows._TILE_EDGES", 5)
     graph, rows = GRAPHS[name], rows_of(GRAPHS[name])
     kept = slice(None) if drawn is None else drawn.sides(graph.src, graph.dst, graph.num_nodes) == 0
     expected = means(graph, graph.src[kept], graph.dst[kept], rows[kept])
     with GraphFile(files[name]) as file:
         for owner in maps_of(comm, file):
-            options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"beside": drawn})}
+            options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"task_edges": drawn})}
             local = load_local_graph(file, owner, comm, 7, "add", torch.float64, **options)
             found = whole(comm, local, local.features)
             np.testing.assert_allclose(found, np.concatenate([graph.features, expected], 1), atol=1e-12)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graph.transforms.inductive import training_subgraph
 from partition_tools.interface.arrays import save_graph
 
 from ..small import written
@@ -32,7 +31,7 @@ KINDS = ["undirected", "directed weighted", "sparse"]
 
 @pytest.fixture(scope="module")
 def files(request, comm, session_path):
-    """(graph, its file, the file of its training nodes alone, how these are numbered)."""
+    """(graph, its file, the file of its training nodes alone)."""
     directed = request.param == "directed weighted"
     graph = graphs.with_task(graphs.random_directed(weighted=True) if directed else graphs.random_undirected())
     nodes = (graph.split == graphs.TRAIN) & (graph.labels >= 0)
@@ -50,7 +49,7 @@ def files(request, comm, session_path):
     )
     sparse = request.param == "sparse"
     paths = [written(comm, session_path, each, "inductive", sparse)[2] for each in (graph, alone)]
-    return graph, *paths, nodes
+    return graph, *paths
 
 
 def losses_alone(path, config, epochs):
@@ -64,7 +63,7 @@ def losses_alone(path, config, epochs):
     indirect=["files"],
 )
 def test_the_curve_is_that_of_a_graph_of_nothing_else(comm, files, kind):
-    graph, path, alone, _ = files
+    graph, path, alone = files
     usual = {"dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6, "layers": 2}
     config = configure(path, model=kind, inductive=True, **{**usual, **MODELS[kind]})
     expected, state = comm.broadcast_object(losses_alone(alone, config, 5) if comm.rank == 0 else None)
@@ -106,22 +105,3 @@ def test_types_of_edges(comm, session_path):
     expected, _ = comm.broadcast_object(losses_alone(alone, config, 6) if comm.rank == 0 else None)
     trainer = build_trainer(comm, config, "metis", 60)
     np.testing.assert_allclose([trainer.step(epoch) for epoch in range(6)], expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize("files", KINDS, indirect=True)
-def test_what_the_subgraph_is(comm, files):
-    graph, path, _, nodes = files
-    where = graphs.layout(graph, comm.size)
-    for map_name in ("dealt", "all on last"):
-        local = graphs.load(path, where.maps[map_name], comm, keep_edges=True)
-        found = training_subgraph(local, comm)
-        among = nodes[graph.src] & nodes[graph.dst]
-        assert found.num_nodes == nodes.sum() and (found.outward is found.inward) == graph.undirected
-        assert set(found.original_id.tolist()) == set(local.original_id[local.mask("train")].tolist())
-        assert comm.total(torch.tensor([found.inward.num_edges])).item() == among.sum()
-        assert found.inward.edges.count == found.inward.num_edges
-        weight = np.ones(among.sum()) if graph.weight is None else graph.weight[among]
-        degree = np.bincount(graph.dst[among], weight, graph.num_nodes)
-        np.testing.assert_allclose(found.inward.degree, degree[found.original_id.numpy()], rtol=1e-6)
-        if graph.weight is not None:
-            assert float(comm.total(found.inward.edges.weight.double().sum().view(1))) == pytest.approx(weight.sum())

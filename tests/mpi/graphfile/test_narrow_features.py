@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.graphfile import bfloat16
-from hpcgnn.graphfile.bfloat16 import rounded
-from hpcgnn.graphfile.chunks import write_rows
-from hpcgnn.graphfile.scales import SCALES
+from hpcgnn.graphfile import narrow
+from hpcgnn.graphfile.narrow import SCALES, rounded
+from hpcgnn.graphfile.storage import write_rows
 
 from ..training import FEATURES, build_trainer, configure, trained
 
@@ -46,14 +45,14 @@ def files(comm, graph, session_path):
                     if kind == "int8":
                         rows = np.rint(40 * rows).clip(-128, 127) if how else np.maximum(np.rint(4 * rows), 0)
                     del file["nodes/features"]
-                    numbers = rounded(rows) if kind == bfloat16.NAME else rows.astype(kind)
-                    halved = dtype == bfloat16.NAME
+                    numbers = rounded(rows) if kind == narrow.BFLOAT16 else rows.astype(kind)
+                    halved = dtype == narrow.BFLOAT16
                     held = numbers if halved else numbers.astype(dtype)
                     if how == "scaled" and dtype == kind:
                         file[SCALES] = scales
                     elif how == "scaled":
                         held = held * scales
-                    write_rows(file, "nodes/features", held, lambda: None, None, 8, halved)
+                    write_rows(file, "nodes/features", held, lambda: None, clusters=8, halved=halved)
     comm.barrier()
     return paths
 

@@ -4,7 +4,6 @@ import shutil
 
 import graphs
 import h5py
-import numpy as np
 import pytest
 
 from hpcgnn.app.choosing_maps import choose_map
@@ -144,12 +143,6 @@ def test_a_file_that_one_rank_does_not_see(comm, path):
     with pytest.raises(HpcgnnError, match=r"no graph file.*\[rank 0 of"):
         open_graph(mine, comm)
     assert comm.allgather_object(comm.rank) == list(range(comm.size))
-
-
-def test_an_array_from_rank_0(comm):
-    for values in (np.arange(5, dtype=np.int32), np.zeros(0, np.int64)):
-        found = comm.broadcast_array(values if comm.rank == 0 else None, len(values), values.dtype)
-        assert found.dtype == values.dtype and found.tolist() == values.tolist()
 
 
 def test_a_file_that_is_replaced_meanwhile(comm, path, monkeypatch):

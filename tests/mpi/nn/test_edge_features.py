@@ -77,7 +77,7 @@ def test_every_edge_has_its_row(comm, files, name, self_loops, drawn=None):
     src, dst, rows = graph.src[kept], graph.dst[kept], rows[kept]
     if self_loops == "add":
         src, dst, rows = with_loops(replace(graph, src=src, dst=dst), rows)
-    for local in shares(comm, files[name], self_loops, **({} if drawn is None else {"beside": drawn})):
+    for local in shares(comm, files[name], self_loops, **({} if drawn is None else {"task_edges": drawn})):
         found = sorted(sum(comm.allgather_object(edges_of(local, comm)), []))
         expected = sorted_edges(dst, src, rows.astype(np.float64))
         assert [edge[:2] for edge in found] == [edge[:2] for edge in expected]

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.extras.offload.pruned import pruned_size
 from hpcgnn.graph.local import LocalGraph, build_adjacency
-from hpcgnn.graph.transforms.pruning import prune, pruned_size
+from hpcgnn.graph.transforms.pruning import prune
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership

@@ -13,8 +13,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.placement.clusters import map_clusters, shares_of, starts, without_diagonal
-from hpcgnn.placement.links import Graph
-from hpcgnn.placement.refinement import Assignment, refined
+from hpcgnn.placement.refinement import Assignment, Graph, refined
 
 NODES_ALLOWANCE = 0.8  # part of a rank's allowed imbalance that a node may have
 
