@@ -14,8 +14,7 @@ from pathlib import Path
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
-from hpcgnn.declaring import allowed
-from hpcgnn.effects import flag
+from hpcgnn.declaring import allowed, flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.plan.choices import registry_choices

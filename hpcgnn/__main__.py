@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import os
 import sys
-from typing import NoReturn
 
 from hpcgnn import __version__, interruption
 
@@ -16,19 +15,13 @@ if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
     interruption.end_at_once("hpcgnn")
 
 from hpcgnn import fork_server
-from hpcgnn.cli.arguments import (
-    RANK_OPTIONS,
-    about_unknown,
-    add_declared,
-    add_trust,
-    transport_wanted,
-)
-from hpcgnn.cli.commands import COMMANDS
+from hpcgnn.cli.arguments import RANK_OPTIONS, Parser, about_unknown, add_declared, asked_early
+from hpcgnn.cli.commands import COMMANDS, Commands
 from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export, add_import_weights
-from hpcgnn.config import Choices, filed_value
+from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.registry import load_extras
@@ -62,17 +55,8 @@ def listen_to_signals() -> None:
     StopRequest.of_this_process()
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line from one rank, like all other mistakes of a user."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
-
-
 def build_parser(choices: Choices | None) -> Parser:
-    """The argument parser. choices: {'models', 'norms', 'schedules'} -> names, from the registries; None leaves out the
-    options that need them.
-    """
+    """The argument parser. choices: names from the registries; None: of the commands that read files only."""
     parser = Parser(
         prog="hpcgnn",
         allow_abbrev=False,
@@ -81,20 +65,30 @@ def build_parser(choices: Choices | None) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"hpcgnn {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_train(commands, choices)
+    if choices is None:
+        add_report(commands)
+    else:
+        add_train(commands, choices)
+        add_report(commands)
+        own = (add_evaluate, add_predict, add_export, add_import_weights, add_estimates)
+        for add in (*own, *COMMANDS.values(), add_doctor):
+            add(commands, choices)
+    for command in commands.choices.values():
+        command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
+    return parser
+
+
+def add_report(commands: Commands) -> None:
+    """`hpcgnn report`."""
     report = commands.add_parser(
         "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
     )
     report_command.add_arguments(report)
-    report.set_defaults(process=process_report)
-    add_evaluate(commands, choices)
-    add_predict(commands, choices)
-    add_export(commands)
-    add_import_weights(commands, choices)
-    add_estimates(commands, choices)
-    if choices is not None:
-        for add in COMMANDS.values():
-            add(commands, choices)
+    report.set_defaults(process=lambda arguments, choices: report_command.report(arguments))
+
+
+def add_doctor(commands: Commands, choices: Choices) -> None:
+    """`hpcgnn doctor`."""
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
@@ -103,28 +97,6 @@ def build_parser(choices: Choices | None) -> Parser:
     )
     add_declared(doctor, RANK_OPTIONS, choices)
     doctor.set_defaults(process=process_doctor)
-    for command in commands.choices.values():
-        command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
-    return parser
-
-
-def load_wanted_plugin(argv: list[str] | None) -> None:
-    """Run the plugin that the command line or its configuration names, before the names of models are needed."""
-    first = Parser(add_help=False, allow_abbrev=False)
-    first.add_argument("--plugin", nargs="?")
-    first.add_argument("--config", nargs="?")
-    add_trust(first)
-    wanted, _ = first.parse_known_args(argv)
-    path = wanted.plugin or (filed_value(wanted.config, "plugin") if wanted.config else None)
-    if path:
-        from hpcgnn.nn.plugin import load_plugin
-
-        load_plugin(path, "" if wanted.plugin or wanted.trust_run else wanted.config)
-
-
-def process_report(arguments: argparse.Namespace, choices: Choices | None) -> int:
-    """Tables, figures and a page from run directories."""
-    return report_command.report(arguments)
 
 
 def process_doctor(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -160,7 +132,10 @@ def main(argv: list[str] | None = None) -> int:
     except Exception:  # a broken installation on one node, a file system that fails
         from hpcgnn.comm.run import fail_before_start
 
-        fail_before_start(transport_wanted(argv))
+        transport = None
+        with contextlib.suppress(ConfigError):
+            transport = asked_early(argv, "comm")[0]
+        fail_before_start(transport or "mpi")
         raise
 
 
@@ -171,7 +146,11 @@ def load(argv: list[str] | None) -> Choices:
     try:
         import_torch_without_meta_kernels()
         load_extras()
-        load_wanted_plugin(argv)
+        plugin, file = asked_early(argv, "plugin")
+        if plugin:
+            from hpcgnn.nn.plugin import load_plugin
+
+            load_plugin(plugin, "" if "--trust-run" in (sys.argv if argv is None else argv) else file)
         return registry_choices()
     except SystemExit as error:  # or this rank would leave, and the others wait for it
         raise RuntimeError(f"what is imported asked to exit with code {error.code}") from error

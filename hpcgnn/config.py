@@ -10,21 +10,20 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from pathlib import Path
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, cast
 
 import tomli_w
 
-from hpcgnn.declaring import LARGEST
+from hpcgnn.declaring import LARGEST, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
-from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
+from hpcgnn.options.removed import REMOVED, REMOVED_VALUES, refuse_removed
 from hpcgnn.suggestions import suggest
 
 # Names that the registries offer: {"models": {name: the options `by_model` that it uses, None where not known},
-# "norms": names, "schedules": {name: ScheduleTraits}, "of_user": {kind: names that a plugin registered}};
+# "norms": names, "schedules": {name: ScheduleTraits}};
 # and "check": raises ConfigError for options that do not go together.
 Choices = Mapping[str, Any]
-Number = TypeVar("Number", int, float)
 SECTION_OF = {f.name: section for section, kind in SECTIONS.items() for f in fields(kind)}
 # {section: its options that no owner declares}; {section: {owner: dataclass of its options}}.
 _SHARED, _OWNED = dict(SECTIONS), {section: dict[str, type]() for section in SECTIONS}
@@ -107,7 +106,7 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
             if declared.name in values:
                 given[declared.name] = _checked(declared, values[declared.name], choices, origin)
             elif declared.metadata["required"]:
-                raise ConfigError(f"--{declared.name.replace('_', '-')} is required: {declared.metadata['help']}")
+                raise ConfigError(f"{flag(declared.name)} is required: {declared.metadata['help']}")
         parts[section] = kind(**given)
     config = Config(**parts)
     choices["check"](config)
@@ -115,27 +114,27 @@ def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the 
 
 
 def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) -> Any:
-    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
+    name, kind, rules = flag(declared.name), cast(type, declared.type), declared.metadata
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value) if abs(value) <= LARGEST[float] else float("inf")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[kind]
-        raise ConfigError(f"{flag}: expected {wanted}, got {value!r} ({origin})")
+        raise ConfigError(f"{name}: expected {wanted}, got {value!r} ({origin})")
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
-        raise ConfigError(f"{flag}: {value} is no text in UTF-8, which records of a run are; give it another name")
+        raise ConfigError(f"{name}: {value} is no text in UTF-8, which records of a run are; give it another name")
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:
         gone = REMOVED_VALUES.get(declared.name, {}).get(str(value))
         remark = f", which is of an earlier version: {gone}" if gone else ""
-        raise ConfigError(f"{flag}: expected one of {', '.join(allowed)}, got {value!r} ({origin}){remark}")
+        raise ConfigError(f"{name}: expected one of {', '.join(allowed)}, got {value!r} ({origin}){remark}")
     if rules["check"] is not None:
         rules["check"](value)
     if kind in LARGEST:
-        _check_range(flag, value, rules, LARGEST[kind], origin)
+        _check_range(name, value, rules, LARGEST[kind], origin)
     return value
 
 
-def _check_range(flag: str, value: Any, rules: Mapping[str, Any], largest: float, origin: str) -> None:
+def _check_range(name: str, value: Any, rules: Mapping[str, Any], largest: float, origin: str) -> None:
     """Raise ConfigError for a number outside its range. Comparisons with NaN are false."""
     least, below = rules["least"], rules["below"]
     most = largest if rules["most"] is None else rules["most"]
@@ -144,29 +143,21 @@ def _check_range(flag: str, value: Any, rules: Mapping[str, Any], largest: float
     upper = f" and below {below}" if below is not None else ""
     if not upper and (rules["most"] is not None or value > most):
         upper = f" and at most {most}"
-    raise ConfigError(f"{flag}: expected at least {least}{upper}, got {value} ({origin})")
+    raise ConfigError(f"{name}: expected at least {least}{upper}, got {value} ({origin})")
 
 
-def listed(flag: str, text: str, kind: type[Number], least: float) -> list[Number]:
-    """The numbers of a comma list, [] for an empty one. Raises ConfigError."""
-    try:
-        values = [kind(part) for part in text.split(",")] if text.strip() else []
-    except ValueError:
-        values = [kind(least - 1)]
-    if not all(least <= value <= LARGEST[kind] for value in values):
-        wanted = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(f"{flag}: expected {wanted} of at least {least}, joined by commas, got {text!r}")
-    return values
-
-
-def per_layer(flag: str, text: str, layers: int, kind: type[Number], least: float, default: Number) -> list[Number]:
-    """One value for each layer from a comma list of as many, a single value for all, or the default. Raises
+def per_layer(option: str, text: str, layers: int, default: int) -> list[int]:
+    """A whole number from 1 for each layer, of a comma list of as many, one number for all, or the default. Raises
     ConfigError.
     """
-    values = listed(flag, text, kind, least) or [default]
-    if len(values) not in (1, layers):
+    try:
+        values = [int(part) for part in text.split(",")] if text.strip() else [default]
+    except ValueError:
+        values = [0]
+    if len(values) not in (1, layers) or not all(1 <= value <= LARGEST[int] for value in values):
         raise ConfigError(
-            f"{flag}: expected one number, or {layers} for the {layers} layers, got {len(values)}: {text!r}"
+            f"{option}: expected one whole number from 1, or {layers} for the {layers} layers, joined by commas, got "
+            f"{text!r}"
         )
     return values if len(values) == layers else values * layers
 
@@ -188,8 +179,7 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
             if key in without:
                 continue
             if key in REMOVED:
-                if value != REMOVED[key].usual:
-                    raise ConfigError(f"{path}: {key} = {value!r} is of an earlier version: {REMOVED[key].remedy}")
+                refuse_removed(key, value, str(path))
                 continue
             if key not in known:
                 raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")

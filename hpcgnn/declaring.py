@@ -13,42 +13,22 @@ YEAR = 365 * 86400.0
 
 
 @dataclass(frozen=True)
-class AtLeast:
-    """A need: the other option is at least this."""
+class Need:
+    """Values of another option. words: what messages call them; holds: whether a value is one of them."""
 
-    value: int
-
-    def __contains__(self, value: Any) -> bool:
-        return value >= self.value
-
-    def __str__(self) -> str:
-        return f"of at least {self.value}"
-
-
-@dataclass(frozen=True)
-class Above:
-    """A need: the other option is above this."""
-
-    value: float
+    words: str
+    holds: Callable[[Any], bool]
 
     def __contains__(self, value: Any) -> bool:
-        return value > self.value
-
-    def __str__(self) -> str:
-        return f"above {self.value:g}"
-
-
-@dataclass(frozen=True)
-class Named:
-    """A need: the other option is given at all."""
-
-    words: str = "of an earlier run"
-
-    def __contains__(self, value: Any) -> bool:
-        return value != ""
+        return self.holds(value)
 
     def __str__(self) -> str:
         return self.words
+
+
+def at_least(least: int) -> Need:
+    """The numbers from `least` on."""
+    return Need(f"of at least {least}", lambda value: value >= least)
 
 
 @dataclass(frozen=True)
@@ -60,6 +40,11 @@ class Having:
     def among(self, entries: Mapping[str, Any]) -> tuple[str, ...]:
         """Their names. entries: {name: traits}."""
         return tuple(name for name, traits in entries.items() if getattr(traits, self.trait))
+
+
+def flag(name: str) -> str:
+    """An option as it is written on the command line."""
+    return "--" + name.replace("_", "-")
 
 
 def allowed(values: Any, entries: Mapping[str, Any]) -> Any:

@@ -2,7 +2,6 @@
 fault.
 """
 
-import contextlib
 import importlib.util
 import os
 import platform
@@ -42,7 +41,7 @@ def examine(session: Session) -> int:
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
     torch.set_num_threads(session.threads)
-    mine = [*_software(), *_threads(session), *_kernels(), _products(), _allocator(), *_optional()]
+    mine = [*_software(), *_threads(session), *_machine()]
     ring = _ring(comm)
     said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in mine]))
     everyone = [(host, [Finding(*each) for each in theirs]) for host, theirs in said]
@@ -50,19 +49,13 @@ def examine(session: Session) -> int:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     hosts = ", ".join(sorted({host for host, _ in everyone}))
     title = f"{comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {hosts}"
-    return _report(title, [_transport(session), ring, *_merge(everyone)])
+    transport = Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
+    return _report(title, [transport, ring, *_merge(everyone)])
 
 
 def examine_without_mpi(error: HpcgnnError) -> int:
     """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
-    findings = [
-        Finding("transport", "cannot be used", str(error)),
-        *_software(),
-        *_kernels(),
-        _products(),
-        _allocator(),
-        *_optional(),
-    ]
+    findings = [Finding("transport", "cannot be used", str(error)), *_software(), *_machine()]
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
@@ -86,12 +79,9 @@ def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     for rank, (host, findings) in enumerate(everyone[1:], start=1):
         for mine, theirs in zip(first, findings, strict=True):
             if theirs != mine and not (mine.subject in ("cores", "NUMA") and not theirs.remedy):
-                differs = "" if theirs.remedy else "use the same environment on all nodes"
-                result.append(
-                    Finding(
-                        f"{theirs.subject} (rank {rank}, {host})", theirs.found, theirs.remedy or differs, theirs.fatal
-                    )
-                )
+                remedy = theirs.remedy or "use the same environment on all nodes"
+                subject = f"{theirs.subject} (rank {rank}, {host})"
+                result.append(Finding(subject, theirs.found, remedy, theirs.fatal))
     return result
 
 
@@ -101,14 +91,8 @@ def _software() -> Iterator[Finding]:
     yield Finding("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
     import h5py
 
-    yield Finding(
-        "HDF5", f"{h5py.version.hdf5_version}, parallel: {'yes' if h5py.get_config().mpi else 'no'} (not needed)"
-    )
-
-
-def _transport(session: Session) -> Finding:
-    """The transport of messages: the MPI library, or torch."""
-    return Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
+    parallel = "yes" if h5py.get_config().mpi else "no"
+    yield Finding("HDF5", f"{h5py.version.hdf5_version}, parallel: {parallel} (not needed)")
 
 
 def _ring(comm: Communicator) -> Finding:
@@ -122,11 +106,8 @@ def _ring(comm: Communicator) -> Finding:
     )
     comm.exchange([(after, out)], [(before, come)], "control").finish()
     wrong = comm.total(torch.tensor([int((come != before % 251).any())]))
-    return Finding(
-        "ring",
-        f"{comm.size} ranks passed 1 MiB around",
-        "" if not wrong else "messages arrive damaged: check the MPI library and its transport settings",
-    )
+    remedy = "messages arrive damaged: check the MPI library and its transport settings" if wrong else ""
+    return Finding("ring", f"{comm.size} ranks passed 1 MiB around", remedy)
 
 
 def _threads(session: Session) -> Iterator[Finding]:
@@ -134,14 +115,9 @@ def _threads(session: Session) -> Iterator[Finding]:
     yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
     physical = cores.physical(usable)
     siblings = f"; hardware threads of {physical} cores" if physical < len(usable) else ""
-    yield Finding(
-        "cores",
-        f"{len(usable)} usable of {os.cpu_count()}: {every(sorted(usable))}{siblings}",
-        "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
-        if shared
-        else "",
-        fatal=False,
-    )
+    remedy = "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
+    found = f"{len(usable)} usable of {os.cpu_count()}: {every(sorted(usable))}{siblings}"
+    yield Finding("cores", found, remedy if shared else "", fatal=False)
     yield _domains()
 
 
@@ -159,7 +135,8 @@ def _domains() -> Finding:
     )
 
 
-def _kernels() -> Iterator[Finding]:
+def _machine() -> Iterator[Finding]:
+    """The kernels, OpenMP, the processor, the allocator, and packages that few need."""
     from hpcgnn import kernels
 
     with warnings.catch_warnings():
@@ -169,69 +146,27 @@ def _kernels() -> Iterator[Finding]:
     kernels.gather(out, x, torch.tensor([0, 2, 3]), torch.tensor([0, 3, 1], dtype=torch.int32))
     right = torch.equal(out, torch.stack([x[0] + x[3], x[1]]))
     if found["native"]:
-        yield Finding(
-            "kernels",
-            f"native, vector path {found['vector_path']}, products "
-            f"{'our own' if found['products'] == 'own' else 'of torch'}",
-            ""
-            if right
-            else "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference",
-        )
+        products = "our own" if found["products"] == "own" else "of torch"
+        remedy = "the kernels compute wrong sums: install again with another compiler, or set HPCGNN_KERNELS=reference"
+        said = f"native, vector path {found['vector_path']}, products {products}"
+        yield Finding("kernels", said, "" if right else remedy)
     else:
-        yield Finding(
-            "kernels",
-            f"pure torch, many times slower: {found['reason']}",
-            "install a C compiler with OpenMP and then the package again",
-            fatal=False,
-        )
+        remedy = "install a C compiler with OpenMP and then the package again"
+        yield Finding("kernels", f"pure torch, many times slower: {found['reason']}", remedy, fatal=False)
     runtimes = [os.path.basename(path) for path in found["openmp_runtimes"]]
-    yield Finding(
-        "OpenMP",
-        f"{', '.join(runtimes)}; "
-        + ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")),
-        ""
-        if len(runtimes) < 2
-        else "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the "
-        "same kind of package",
-        fatal=False,
+    settings = ", ".join(f"{name}={os.environ.get(name, 'unset')}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
+    remedy = (
+        "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the same kind of package"
     )
-
-
-def _products() -> Finding:
-    found = bf16_instructions()
-    if not found:
-        return Finding("bf16", "this processor has no instructions for it: --matmul medium changes nothing")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from hpcgnn import kernels
-
-        whose = kernels.describe()["rounded_products"]
-    said = {
-        "own": "products our own",
-        "torch": "products of torch",
-        "none": "not used: --matmul medium changes nothing",
-    }
-    return Finding("bf16", f"{', '.join(found)}, {said[whose]}", fatal=False)  # ranks may differ: in speed and rounding
-
-
-def _allocator() -> Finding:
-    return Finding(
-        "allocator",
-        f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
-        if set_allocator_policy()
-        else "not glibc: freed memory may stay with the process",
-    )
-
-
-def _optional() -> Iterator[Finding]:
-    for module, extra, purpose in (
-        ("matplotlib", "plot", "curves.png"),
-        ("polars", "import", "importing tables in text and Parquet"),
-    ):
-        if importlib.util.find_spec(module) is None:
-            found = f"absent; for {purpose}" + (f": pip install 'hpcgnn[{extra}]'" if extra else "")
-        else:
-            found = "present"
-            with contextlib.suppress(metadata.PackageNotFoundError):
-                found = metadata.version(module)
-        yield Finding(module, found)
+    yield Finding("OpenMP", f"{', '.join(runtimes)}; {settings}", remedy if len(runtimes) > 1 else "", fatal=False)
+    products = {"own": "products our own", "torch": "products of torch"}.get(found["rounded_products"], "not used")
+    said = ", ".join([*bf16_instructions(), products]) if bf16_instructions() else "no instructions for it"
+    idle = "" if said.endswith(("own", "torch")) else ": --matmul medium changes nothing"
+    yield Finding("bf16", said + idle, fatal=False)  # ranks may differ: in speed and rounding
+    fixed = f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
+    yield Finding("allocator", fixed if set_allocator_policy() else "not glibc: freed memory may stay with the process")
+    for module, extra, purpose in (("matplotlib", "plot", "curves.png"), ("polars", "import", "importing tables")):
+        said = f"absent; for {purpose}: pip install 'hpcgnn[{extra}]'"
+        if importlib.util.find_spec(module) is not None:
+            said = metadata.version(module)
+        yield Finding(module, said)

@@ -7,33 +7,21 @@ value is not the default, since the config.toml of a run holds every option.
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import Field, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from hpcgnn.declaring import allowed
+from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 
+if TYPE_CHECKING:
+    from hpcgnn.config import Config
+
 # More models than these are not listed.
 _FEW = 4
-# {kind of a registry: the option that chooses an entry by its name}. All entries of other registries act.
-_OPTIONS = {"model": "model", "schedule": "schedule", "task": "task", "transport": "comm"}
-
-
-class Options(Protocol):
-    """The part of a Config that this module reads."""
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """{section: {option: value}}, of all options."""
-        ...
-
-
-def flag(name: str) -> str:
-    """An option as it is written on the command line."""
-    return "--" + name.replace("_", "-")
 
 
 def without_effect(
-    config: Options, typed: Collection[str], filed: Collection[str], choices: Mapping[str, Any]
+    config: "Config", typed: Collection[str], filed: Collection[str], choices: Mapping[str, Any]
 ) -> str | None:
     """One line about the options that were given in vain, or None. Raises ConfigError for a strict option among them.
 
@@ -62,17 +50,10 @@ def without_effect(
 def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[str, Any]) -> str | None:
     """Why an option has no effect, or None."""
     name, rules, model, uses = declared.name, declared.metadata, chosen["model"], choices["models"]
-    of_user = choices["of_user"].items()
     used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
     needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
     if any(chosen[other] in allowed(values, choices.get(f"{other}s", {})) for other, values in rules["also"].items()):
         return None
-    if name == "plugin":
-        if used is None or any(
-            names and chosen.get(_OPTIONS.get(kind, "")) in (None, *names) for kind, names in of_user
-        ):
-            return None
-        return f"--model {model} is not one that it registers"
     if schedules is not None and chosen["schedule"] not in schedules:
         return f"for --schedule {', '.join(schedules)}, got {chosen['schedule']}"
     if rules["by_model"]:

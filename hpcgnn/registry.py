@@ -3,19 +3,13 @@
 Both use the same registries. A registry stands in the module that reads it, such as MODELS in nn/registry.py.
 """
 
-import contextlib
 import importlib
 import importlib.util
 import pkgutil
-from collections.abc import Iterator
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 Entry = TypeVar("Entry")
-#: The origins of entries: the core, a package of `hpcgnn.extras`, or the user's file.
-CORE, USER = "core", "user"
-_origin = CORE
-_registries: list["Registry[Any]"] = []
 
 
 class Registry(dict[str, Entry], Generic[Entry]):
@@ -23,34 +17,17 @@ class Registry(dict[str, Entry], Generic[Entry]):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, self.origins = kind, dict[str, str]()
-        _registries.append(self)
+        self.kind = kind
 
     def register(self, name: str, entry: Entry) -> None:
         """Offer an entry. Raises ValueError for a name that is taken."""
         self.check(name)
-        self[name], self.origins[name] = entry, _origin
+        self[name] = entry
 
     def check(self, name: str) -> None:
         """Raise ValueError for a name that is taken."""
         if name in self:
             raise ValueError(f"register: the {self.kind} {name!r} exists; choose another name than {', '.join(self)}")
-
-
-def names_of_user() -> dict[str, set[str]]:
-    """{kind: the names that the user's file has registered}."""
-    return {each.kind: {name for name, origin in each.origins.items() if origin == USER} for each in _registries}
-
-
-@contextlib.contextmanager
-def registering(origin: str) -> Iterator[None]:
-    """Entries that the body registers have this origin."""
-    global _origin
-    before, _origin = _origin, origin
-    try:
-        yield
-    finally:
-        _origin = before
 
 
 @cache
@@ -68,6 +45,5 @@ def load_extras(module: str = "hooks") -> tuple[str, ...]:
     packages = sorted(package.name for package in pkgutil.iter_modules(folder))
     packages = [name for name in packages if importlib.util.find_spec(f"hpcgnn.extras.{name}.{module}") is not None]
     for name in packages:
-        with registering(name):
-            importlib.import_module(f"hpcgnn.extras.{name}.{module}")
+        importlib.import_module(f"hpcgnn.extras.{name}.{module}")
     return tuple(packages)

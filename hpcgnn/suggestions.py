@@ -35,7 +35,6 @@ MEANINGS = {
     r"drop|drop-?out-?(rate|prob|p)|p-?drop(out)?|(feat|feature|in|hidden)-?drop(out)?": "dropout",
     r"input-drop": "input-dropout",
     r"(attn|att|attention)-?drop(out)?": "attention-dropout",
-    r"(leaky-?(relu-)?|negative-?)slope|alpha": "negative-slope",
     r"(num|n)-bases": "bases",
     r"aggr|agg|aggregation|aggregator-type|reduce|pool(ing)?": "aggregator",
     r"(batch|layer|graph)-?norm(alization)?|normali[sz]ation|bn": "norm",

@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 #: Bytes of all communication buffers of a rank in the jobs, in MiB.
 BUFFER = "0.25"
@@ -36,7 +37,6 @@ class LayerTests:
     ranks: Sequence[int] = (1, 2, 3, 4)
     tolerance = 1e-9
     keeps_messages = False
-    _cache: ClassVar[dict[Any, Any]] = {}
 
     def test_numbers_do_not_depend_on_the_ranks(self, tmp_path_factory: Any) -> None:
         """Losses of three epochs, and so the gradients, do not depend on the number of ranks."""
@@ -50,8 +50,10 @@ class LayerTests:
 
     def test_bytes_are_those_of_the_estimate(self, tmp_path_factory: Any) -> None:
         """Ranks send as many bytes as `hpcgnn estimate` predicts."""
-        runs = self._runs(tmp_path_factory)
-        for predicted in self._estimates(tmp_path_factory):
+        runs, folder = self._runs(tmp_path_factory), self._folder(tmp_path_factory)
+        ranks = ",".join(map(str, self.ranks))
+        _run(*_hpcgnn("estimate"), *self._asked(folder), "--ranks", ranks, "--json", folder / "e.json")
+        for predicted in json.loads((folder / "e.json").read_text()):
             sent = runs[predicted["ranks"]]["summary"]
             for name in ("halo_bytes_per_epoch", "allreduce_bytes_per_epoch"):
                 assert sent[name] == predicted[name], f"{name} of {predicted['ranks']} ranks"
@@ -73,51 +75,36 @@ class LayerTests:
         few, many = self._checks(tmp_path_factory)["kept_bytes"]
         assert self.keeps_messages or many <= 1.1 * few, f"autograd keeps {few} bytes, and {many} of 4 times the edges"
 
-    def _folder(self, factory: Any) -> Path:
-        return self._once("folder", lambda: _graphs(factory.mktemp("layer"), self.ranks))
+    @classmethod
+    @cache
+    def _folder(cls, factory: Any) -> Path:
+        return _graphs(factory.mktemp("layer"), cls.ranks)
 
-    def _runs(self, factory: Any) -> dict[int, dict[str, Any]]:
+    @classmethod
+    @cache
+    def _runs(cls, factory: Any) -> dict[int, dict[str, Any]]:
         """{ranks: {'summary': …, 'epochs': [rows of metrics.jsonl]}}."""
+        folder, found = cls._folder(factory), {}
+        for ranks in cls.ranks:
+            directory = folder / f"on-{ranks}"
+            launcher = ["mpiexec", "-n", str(ranks)] if ranks > 1 else []
+            _run(*launcher, *_hpcgnn("train"), *cls._asked(folder), "--epochs", "3", "--run-dir", directory)
+            rows = (directory / "metrics.jsonl").read_text().splitlines()
+            summary = json.loads((directory / "summary.json").read_text())
+            found[ranks] = {"summary": summary, "epochs": [json.loads(row) for row in rows]}
+        return found
 
-        def run() -> dict[int, dict[str, Any]]:
-            folder, found = self._folder(factory), {}
-            for ranks in self.ranks:
-                directory = folder / f"on-{ranks}"
-                launcher = ["mpiexec", "-n", str(ranks)] if ranks > 1 else []
-                _run(*launcher, *_hpcgnn("train"), *self._asked(folder), "--epochs", "3", "--run-dir", directory)
-                rows = (directory / "metrics.jsonl").read_text().splitlines()
-                summary = json.loads((directory / "summary.json").read_text())
-                found[ranks] = {"summary": summary, "epochs": [json.loads(row) for row in rows]}
-            return found
+    @classmethod
+    @cache
+    def _checks(cls, factory: Any) -> dict[str, Any]:
+        folder = cls._folder(factory)
+        graphs = [folder / "graph.h5", folder / "dense.h5"]
+        return json.loads(_run(sys.executable, "-P", "-m", "hpcgnn.testing", cls.plugin, cls.model, *graphs))
 
-        return self._once("runs", run)
-
-    def _estimates(self, factory: Any) -> list[dict[str, Any]]:
-        def run() -> list[dict[str, Any]]:
-            folder = self._folder(factory)
-            ranks = ",".join(map(str, self.ranks))
-            _run(*_hpcgnn("estimate"), *self._asked(folder), "--ranks", ranks, "--json", folder / "e.json")
-            return json.loads((folder / "e.json").read_text())
-
-        return self._once("estimates", run)
-
-    def _checks(self, factory: Any) -> dict[str, Any]:
-        def run() -> dict[str, Any]:
-            folder = self._folder(factory)
-            graphs = [folder / "graph.h5", folder / "dense.h5"]
-            return json.loads(_run(sys.executable, "-P", "-m", "hpcgnn.testing", self.plugin, self.model, *graphs))
-
-        return self._once("checks", run)
-
-    def _asked(self, folder: Path) -> list[Any]:
-        given = ["--graph", folder / "graph.h5", "--plugin", self.plugin, "--model", self.model, "--precision", "fp64"]
-        return [*given, "--layers", "2", "--hidden", "8", "--dropout", "0", "--halo-buffer", BUFFER, *self.options]
-
-    def _once(self, what: str, make: Any) -> Any:
-        key = type(self), what
-        if key not in self._cache:
-            self._cache[key] = make()
-        return self._cache[key]
+    @classmethod
+    def _asked(cls, folder: Path) -> list[Any]:
+        given = ["--graph", folder / "graph.h5", "--plugin", cls.plugin, "--model", cls.model, "--precision", "fp64"]
+        return [*given, "--layers", "2", "--hidden", "8", "--dropout", "0", "--halo-buffer", BUFFER, *cls.options]
 
 
 def _hpcgnn(command: str) -> list[str]:

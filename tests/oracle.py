@@ -341,7 +341,7 @@ def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, 
     kept.
 
     a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64
-    tensor} at the start, changed in place; epochs, lr: a value for each layer; kind: 'gcn' or 'sage'. edges: (n,), the
+    tensor} at the start, changed in place; epochs: a value for each layer; kind: 'gcn' or 'sage'. edges: (n,), the
     in-edges by which the noise of aggregates is scaled, or None.
     """
     n, losses, layers = len(a), [], len(epochs)
@@ -351,7 +351,7 @@ def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, 
         names = [name for name in parameters if name.startswith(tuple(parts))]
         for name in names:
             parameters[name].requires_grad_()
-        optimizer = torch.optim.Adam([parameters[name] for name in names], lr=lr[layer])
+        optimizer = torch.optim.Adam([parameters[name] for name in names], lr=lr)
         aggregate, last = matrix @ x, layer == layers - 1
 
         def hidden(p, epoch):

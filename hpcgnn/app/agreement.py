@@ -19,6 +19,7 @@ import torch
 import hpcgnn
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
+from hpcgnn.declaring import flag
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
@@ -90,7 +91,7 @@ def _digest(value: Any) -> int:
 def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
     """Return the facts that must agree before any file is read: the options, the plugin, the code, the packages."""
     options = {
-        f"--{name.replace('_', '-')}": value
+        flag(name): value
         for section in config.to_dict().values()
         for name, value in section.items()
         if name not in MAY_DIFFER

@@ -25,9 +25,7 @@ from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.halo import MANY_RANKS, rows_in_place_pay
-from hpcgnn.plan.rules import Selection
-from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.plan.run_plan import MANY_RANKS, RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import TASKS, task_traits
 
@@ -99,7 +97,7 @@ class BringUp:
             edge_features=spec.edge_features > 0,
             feature_type=spec.held,
             store=self.memory.features,
-            clusters=self.learns and Selection(decided.config).entry.reads_clusters,
+            clusters=self.learns and decided.entry.reads_clusters,
         )
 
     def plan_on(self, local: LocalGraph) -> RunPlan:
@@ -137,7 +135,7 @@ def bring_up(
     needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):
-            decided = plan(config, graph.file.meta, comm.size, learns)
+            decided = plan(config, graph.file.meta, learns)
         if config.schedule.intra_node == "auto" and not _may_read_in_place(decided, comm):
             decided = decided.deciding(False)
         decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)

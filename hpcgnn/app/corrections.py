@@ -1,10 +1,10 @@
-"""Corrections of a model's outputs, before `evaluate` and `predict` use them, and further results of `predict`."""
+"""Corrections of a model's outputs, before `evaluate` and `predict` use them, and tables of `predict`."""
 
 import argparse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hpcgnn.registry import Registry
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
     from hpcgnn.nn.spec import ModelSpec
 
+Result = TypeVar("Result")
+
 
 class Correction(ABC):
-    """A correction with its settings. name: that of CORRECTIONS, and of its record."""
+    """A correction with its settings. name: its name in CORRECTIONS and in records."""
 
     name: str
 
@@ -42,23 +44,6 @@ class Correction(ABC):
         """The settings, for files of results."""
 
 
-@dataclass(frozen=True)
-class CorrectionEntry:
-    """A correction on offer.
-
-    Attributes:
-        add: adds its options to a command.
-        of: parsed arguments -> the correction that they ask for, or None. Raises ConfigError.
-    """
-
-    add: Callable[[argparse.ArgumentParser], None]
-    of: Callable[[argparse.Namespace], Correction | None]
-
-
-#: In the order of their work.
-CORRECTIONS: Registry[CorrectionEntry] = Registry("correction")
-
-
 class Table(ABC):
     """A table that `predict` writes in place of rows of nodes. inputs: files that it reads."""
 
@@ -74,29 +59,36 @@ class Table(ABC):
 
     @abstractmethod
     def write(self, output: str, trained: "Trained", logits: "torch.Tensor", nodes: "np.ndarray | None") -> int:
-        """Write the file; return its number of rows. Collective, without autograd. nodes: those that the request lists,
-        ascending, on rank 0.
+        """Write the file; return its number of rows. Collective, without autograd. nodes: listed nodes, ascending, on
+        rank 0.
         """
 
 
 @dataclass(frozen=True)
-class TableEntry:
-    """A table on offer; as a CorrectionEntry."""
+class Entry(Generic[Result]):
+    """A correction or a table on offer.
+
+    Attributes:
+        add: adds its options to a command.
+        of: parsed arguments -> the result that they ask for, or None. Raises ConfigError.
+    """
 
     add: Callable[[argparse.ArgumentParser], None]
-    of: Callable[[argparse.Namespace], Table | None]
+    of: Callable[[argparse.Namespace], Result | None]
 
 
+#: In the order of their work.
+CORRECTIONS: Registry[Entry[Correction]] = Registry("correction")
 #: The first of those that arguments ask for is written.
-TABLES: Registry[TableEntry] = Registry("table")
+TABLES: Registry[Entry[Table]] = Registry("table")
 
 
-def add_corrections(command: argparse.ArgumentParser) -> None:
-    """The options of all corrections."""
-    for entry in CORRECTIONS.values():
+def add_options(command: argparse.ArgumentParser, offered: Registry[Entry[Result]]) -> None:
+    """The options of all entries."""
+    for entry in offered.values():
         entry.add(command)
 
 
-def corrections_of(arguments: argparse.Namespace) -> list[Correction]:
-    """The corrections that arguments ask for. Raises ConfigError."""
-    return [found for entry in CORRECTIONS.values() if (found := entry.of(arguments)) is not None]
+def asked(arguments: argparse.Namespace, offered: Registry[Entry[Result]]) -> list[Result]:
+    """The results that arguments ask for. Raises ConfigError."""
+    return [found for entry in offered.values() if (found := entry.of(arguments)) is not None]

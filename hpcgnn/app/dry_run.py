@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
+from hpcgnn.app.graph_checks import check_patience
 from hpcgnn.app.remarks import remarks_on_graph
-from hpcgnn.app.splits import check_patience
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step
@@ -92,7 +92,7 @@ def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True
         check_trainable(file, labelled=task_traits(config.task.task).labels)
         for ranks in rank_counts:
             find_map(file, config, ranks)
-            decided = plan(config, file.meta, ranks, learns)
+        decided = plan(config, file.meta, learns)
         config = decided.config
         task = TASKS[config.task.task]
         if config.optim.patience and not task.validates(config, file):

@@ -249,7 +249,7 @@ def write_results(
 
 @dataclass(frozen=True)
 class Source:
-    """What rows are results of.
+    """The origin of rows.
 
     Attributes:
         graph: path of the graph file.
@@ -278,7 +278,7 @@ def write_rows(
         path: the file; its suffix gives the format.
         rows: {name: (n_p, width)}.
         local: the rank's share of the graph.
-        source: what the rows are results of.
+        source: the origin of the rows.
         comm: the communicator.
         wanted: see OriginalOrder.
 

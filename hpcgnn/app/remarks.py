@@ -1,32 +1,32 @@
-"""Lines of the log about a run that begins: its graph, its map, its messages, and options without effect."""
+"""Lines of the log about a run that begins: its graph, its map, its messages, the cores of its ranks, and
+options without effect."""
 
 import logging
+import socket
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
-from hpcgnn.app.affinity import describe_affinity
 from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
+from hpcgnn.cores import Binding, domains_of
 from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.engine.views import Crossing
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import in_turn
-from hpcgnn.memory.available import huge_pages
+from hpcgnn.listing import every, in_turn
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
+CROWDED = "ranks share cores: the times of this run say little; see `hpcgnn doctor`"
 
 
 def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
@@ -86,8 +86,13 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
             quality["imbalance_nodes"],
             IMBALANCE_WARNING,
         )
-    if trainer.views.crossing is not None:
-        log.info("--intra-node auto: %s", _on_nodes(trainer, trainer.views.crossing))
+    if (counts := trainer.views.crossing) is not None:
+        log.info(
+            "--intra-node auto: %s; in an exchange %s rows of ranks would cross between nodes, and %s of whole nodes",
+            "shared" if counts.saved else "messages",
+            f"{counts.of_ranks:,}",
+            f"{counts.of_nodes:,}",
+        )
     log.info(
         "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
         trainer.plan.spec.model,
@@ -99,29 +104,11 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
     )
     if trainer.views.subgraph is not None:
         edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
-        counts = trainer.views.subgraph.num_nodes, local.num_nodes, edges
-        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, counts))
+        seen = trainer.views.subgraph.num_nodes, local.num_nodes, edges
+        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, seen))
     if computed := trainer.views.rows_computed(len(model.convs)):
         rows = comm.total(torch.tensor(computed), "plan").tolist()
         log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
-
-
-def _on_nodes(trainer: Trainer, counts: Crossing) -> str:
-    """What --intra-node auto came to, and why. Collective. counts: those that decided it."""
-    plan = trainer.local.inward.plan
-    nodes = f"{plan.size} nodes"
-    if not counts.saved:
-        return (
-            f"messages; as many rows of ranks cross between nodes ({counts.of_ranks:,}) as would for whole nodes "
-            f"({counts.of_nodes:,}), but for a twentieth"
-        )
-    less = int(trainer.comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
-    sent = "" if plan.sending.sums is None else f", {less:,} with sums,"
-    return (
-        f"shared, {'with' if huge_pages() else 'without'} huge pages of shared memory: in an exchange "
-        f"{counts.of_nodes:,} rows{sent} cross between {nodes}, {less / plan.size:,.0f} into a node, where ranks would "
-        f"need {counts.of_ranks:,} rows"
-    )
 
 
 def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
@@ -134,8 +121,7 @@ def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
     if not inputs.file and meta.num_features:
         lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     raw = spec.input_dropout == "raw" and spec.dropout > 0
-    selection = Selection(config)
-    refetches = selection.schedule.layer_by_layer and not selection.entry.halo_copies(config)
+    refetches = plan.schedule.layer_by_layer and not plan.entry.halo_copies(config)
     if refetches and spec.constant_input and not (spec.sparse_input or raw):
         lines.append(
             f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"
@@ -152,3 +138,63 @@ def _travelling(local: LocalGraph, comm: Communicator) -> str:
     rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
     what = "rows" if plan.sending.sums is None else "rows and sums"
     return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
+
+
+def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:
+    """Describe the cores of all ranks. Collective.
+
+    Args:
+        comm: the communicator.
+        threads: number of threads of each rank.
+
+    Returns:
+        On rank 0, (lines, warnings); two empty lists on the others. There is a line per host, such as 'n1: rank 0 on
+            cores 0-23, rank 1 on cores 24-47', and one for ranks of several NUMA domains. Warnings name hosts with more
+            threads than cores.
+    """
+    binding = Binding.of_this_rank()
+    said = comm.allgather_object((socket.gethostname(), binding, domains_of(binding.cores)))
+    if comm.rank != 0:
+        return [], []
+    hosts: dict[str, dict[Binding, list[int]]] = {}
+    spans: dict[str, list[int]] = {}
+    for rank, (host, theirs, spanned) in enumerate(said):
+        hosts.setdefault(host, {}).setdefault(Binding(*theirs), []).append(rank)
+        if len(spanned) > 1:
+            spans.setdefault(every(spanned), []).append(rank)
+    lines = [f"{host}: {_on_cores(places)}" for host, places in hosts.items()]
+    lines += [
+        f"rank {every(ranks)} on cores of NUMA domains {domains}: a rank for each domain would read near memory only"
+        for domains, ranks in spans.items()
+    ]
+    return lines, [*_bound_together(hosts), *([CROWDED] if _crowded(hosts, threads) else [])]
+
+
+def _on_cores(places: dict[Binding, list[int]]) -> str:
+    of_cores: dict[frozenset[int], list[int]] = {}
+    for binding, ranks in places.items():
+        of_cores.setdefault(binding.cores, []).extend(ranks)
+    return ", ".join(f"rank {every(sorted(ranks))} on cores {every(sorted(own))}" for own, ranks in of_cores.items())
+
+
+def _bound_together(hosts: dict[str, dict[Binding, list[int]]]) -> list[str]:
+    """A line for each host and set of cores to which OpenMP has bound the main threads of several ranks."""
+    together: dict[tuple[str, frozenset[int]], list[int]] = {}
+    for host, places in hosts.items():
+        for binding, ranks in places.items():
+            if binding.by_openmp:
+                together.setdefault((host, binding.main), []).extend(ranks)
+    return [
+        f"{host}: OpenMP binds the main threads of rank {every(sorted(ranks))} to core {every(sorted(main))}: let the "
+        "launcher bind ranks (srun --cpu-bind=cores, mpiexec -bind-to core), or unset OMP_PROC_BIND and OMP_PLACES"
+        for (host, main), ranks in together.items()
+        if len(ranks) > 1
+    ]
+
+
+def _crowded(hosts: dict[str, dict[Binding, list[int]]], threads: int) -> bool:
+    for places in hosts.values():
+        near = [binding for binding, ranks in places.items() for _ in ranks]
+        if any(binding.crowding(threads, near) > 1 for binding in places):
+            return True
+    return False

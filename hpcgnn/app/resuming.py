@@ -1,31 +1,42 @@
-"""`--resume`: the options of the resumed run, and the differences from them.
+"""`--resume`: the options of the resumed run, the differences from them, and the start at its last checkpoint.
 
 A resumed run takes its own config.toml as the default, so that `--resume --run-dir X` is enough. The checkpoint's
 identity, or `on_resume` of an option, refuses changes that would make it another run. One line lists all other changes.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from hpcgnn.comm.launcher import launch
-from hpcgnn.config import Config, filed_value, option_of, read_toml
-from hpcgnn.effects import flag
-from hpcgnn.engine.checkpoint import Checkpoint
+from hpcgnn.config import Choices, Config, filed_value, option_of, read_toml
+from hpcgnn.declaring import flag
+from hpcgnn.engine.checkpoint import Checkpoint, check_identity, check_stages, restore
+from hpcgnn.engine.epochs import Progress
+from hpcgnn.engine.rundir import RunDir
+from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.plugin import COPY
+from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
+from hpcgnn.plan.choices import registry_choices
 
+log = logging.getLogger("hpcgnn")
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and one that the graph file sets again.
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
 _GONE = ("spare_core",)
-# Removed options of the loss: a run of before that had one is used as any other, and does not go on.
-_GONE_FROM_LOSS = tuple(name for name in REMOVED if name.startswith(("consistency", "distill")))
+# Removed options of training: a run of before that had one is used as any other, and does not go on.
+_GONE_FROM_TRAINING = tuple(name for name, removed in REMOVED.items() if removed.trained)
 
 
 def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | None = None) -> dict[str, Any]:
@@ -66,7 +77,7 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
-    saved = read_toml(path, (*_GONE, *_GONE_FROM_LOSS))
+    saved = read_toml(path, _GONE_FROM_TRAINING)
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
@@ -84,10 +95,17 @@ def plugin_of_run(run_dir: str | Path) -> str:
     return str(path.with_name(COPY)) if plugin and path.with_name(COPY).exists() else plugin
 
 
-def plugin_of_checkpoint(run_dir: str | Path) -> str:
-    """The hash of the plugin by the newest readable checkpoint of a run; '' where none says it."""
+def load_plugin_of_run(run_dir: str | Path, choices: Choices, trusted: bool) -> Choices:
+    """Run the plugin of a run, if it has one, and return the choices with its names. Raises ConfigError for code that
+    is not the code of the newest readable checkpoint, or that belongs to another user unless `trusted`.
+    """
+    plugin = plugin_of_run(run_dir)
+    if not plugin:
+        return choices
     found = Checkpoint.newest(run_dir, lambda text: None)
-    return "" if found is None else found.identity.get("plugin", "")
+    recorded = "" if found is None else found.identity.get("plugin", "")
+    load_plugin(plugin, "" if trusted else f"the run {run_dir}", recorded)
+    return registry_choices()
 
 
 def _is_gone(key: str, value: Any) -> bool:
@@ -137,3 +155,62 @@ def changes(run_dir: str | Path, config: Config) -> str:
 
 def _shown(value: Any) -> str:
     return "none" if value == "" else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
+    """Return the facts that must agree between a checkpoint and a run that uses it. config: resolved."""
+    return {
+        "graph": meta.uuid,
+        "schedule": config.schedule.schedule,
+        "seed": config.run.seed,
+        "self_loops": config.data.self_loops,
+        "optimizer": config.optim.optimizer,
+        "plugin": plugin_hash(config.model.plugin),
+        **{field.name: str(getattr(spec, field.name)) for field in fields(spec) if not field.metadata.get("derived")},
+        **{name: str(value) for name, value in spec.facts},
+    }
+
+
+def resume(
+    trainer: Trainer, run_dir: RunDir | None, meta: GraphMeta
+) -> tuple[Progress, dict[str, torch.Tensor] | None]:
+    """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
+    comm, config = trainer.comm, trainer.plan.config
+    identity = run_identity(config, trainer.plan.spec, meta)
+    progress = Progress(identity=identity, planned=[options.epochs for options in trainer.stages])
+    newest = None
+    with comm.together("looking for a checkpoint"):
+        if run_dir is not None and config.run.resume:
+            newest = Checkpoint.newest(run_dir.path, log.warning)
+    found = comm.broadcast_object(newest and str(newest.path))
+    if found is None:
+        with comm.together("writing the run directory"):
+            if run_dir is not None:
+                if (run_dir.path / "config.toml").exists():
+                    changed = changes(run_dir.path, config)
+                    log.info(
+                        "%s has no checkpoint: the run begins afresh with its options%s",
+                        run_dir.path,
+                        f", but for {changed}" if changed else "",
+                    )
+                run_dir.begin(config, 0)
+        return progress, None
+    with comm.together("reading the checkpoint"):
+        checkpoint = Checkpoint(found)
+        path, saved = checkpoint.path, checkpoint.progress
+        check_identity(path, checkpoint.identity, identity)
+        check_stages(path, saved, progress.planned)
+        changed = changes(run_dir.path, config) if run_dir is not None else ""
+        progress.stage, progress.begun = saved.get("stage", 0), saved.get("begun", 0)
+        progress.epoch, progress.best = checkpoint.epoch, saved["best"]
+        trainer.begin_stage(progress.stage, progress.begun)
+        restore(trainer.model, checkpoint.model)
+        restore(trainer.optimizer, checkpoint.optimizer)
+        if run_dir is not None:
+            run_dir.begin(config, progress.epoch)
+    for plugin in trainer.plugins:
+        plugin.load(checkpoint)
+    log.info("resuming from %s: %d epochs are done", path, progress.epoch)
+    if changed:
+        log.info("options that change from epoch %d on: %s", progress.epoch + 1, changed)
+    return progress, checkpoint.best

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 
 from hpcgnn.app.bring_up import BringUp, bring_up
-from hpcgnn.app.edge_weights import check_weights
+from hpcgnn.app.graph_checks import check_splits, check_weights
 from hpcgnn.app.remarks import log_options, log_start, log_trainer, remarks_on_graph
-from hpcgnn.app.restart import resume
-from hpcgnn.app.splits import check_splits
+from hpcgnn.app.resuming import resume
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config

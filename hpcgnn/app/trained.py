@@ -17,8 +17,7 @@ import torch
 
 from hpcgnn.app.bring_up import bring_up
 from hpcgnn.app.corrections import Correction
-from hpcgnn.app.restart import run_identity
-from hpcgnn.comm.communicator import Communicator
+from hpcgnn.app.resuming import run_identity
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import Checkpoint, check_identity, restore
@@ -115,8 +114,13 @@ def load_trained(
         HpcgnnError: on all ranks, if there is no such model, or it does not fit.
     """
     comm = session.comm
-    checkpoint, state, epoch = _newest(config, comm, weights)
-    path, identity = checkpoint.path, checkpoint.identity
+    with comm.together("looking for a checkpoint"):
+        path = find_checkpoint(config.run.run_dir).path if comm.rank == 0 else None
+    path = comm.broadcast_object(path)
+    with comm.together("reading the checkpoint"):
+        checkpoint = Checkpoint(path)
+        state, epoch = checkpoint.weights(weights)
+    identity = checkpoint.identity
     has_labels = False
 
     def adapt(file: GraphFile) -> Config:
@@ -167,35 +171,27 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     """Return another graph's metadata with the task and the classes of the run. Raises GraphError if the model does not
     fit.
     """
-    model = config.model
-    reads_types = MODELS[model.model].traits().relational or model.plugin != ""
-    inputs = inputs_of(inputs_text(config.task))
+    model, entry, inputs = config.model, MODELS[config.model.model], inputs_of(inputs_text(config.task))
     if inputs.learned:
         raise GraphError(
             f"{config.run.run_dir} has learned features (--features {config.task.features}), which belong to the nodes "
             f"of its own graph, and {path} is another one; leave --graph out"
         )
-    wanted: dict[str, tuple[object, str]] = {
-        "features": (inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"])), "d_in")
-    }
-    labels = task_traits(config.task.task).labels
-    if meta.num_classes and labels:
-        wanted["classes"] = (meta.num_classes, "classes")
-    if reads_types:
-        wanted["types of edges"] = (meta.num_edge_types, "edge_types")
-    num_edge_features = edge_features = int(identity.get("edge_features", 0))
-    if edge_features:
-        wanted["edge features"] = (meta.num_edge_features, "edge_features")
-    if inputs.edges:
-        num_edge_features = meta.num_edge_features
-    facts = MODELS[model.model].facts(meta)
-    wanted |= {f"{name} of the features": (found, name) for name, found in facts.items() if name in identity}
-    if reads_types:
-        wanted["types of nodes"] = (meta.num_node_types, "node_types")
-    if MODELS[model.model].traits().relational:
-        wanted["sparse features (False: dense)"] = (meta.sparse_features, "sparse_input")
-    for what, (found, name) in wanted.items():
-        if str(found) != identity[name]:
+    labels, relational = task_traits(config.task.task).labels, entry.traits().relational
+    reads_types, edge_features = relational or model.plugin != "", int(identity.get("edge_features", 0))
+    columns = inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"]))
+    # (what, found, name in the identity, whether the model depends on it)
+    wanted = [
+        ("features", columns, "d_in", True),
+        ("classes", meta.num_classes, "classes", meta.num_classes > 0 and labels),
+        ("types of edges", meta.num_edge_types, "edge_types", reads_types),
+        ("edge features", meta.num_edge_features, "edge_features", edge_features > 0),
+        *((f"{name} of the features", found, name, name in identity) for name, found in entry.facts(meta).items()),
+        ("types of nodes", meta.num_node_types, "node_types", reads_types),
+        ("sparse features (False: dense)", meta.sparse_features, "sparse_input", relational),
+    ]
+    for what, found, name, reads in wanted:
+        if reads and str(found) != identity[name]:
             raise GraphError(
                 f"{path} does not fit the model of {config.run.run_dir}: expected {what} {identity[name]}, got "
                 f"{found}; use a graph that was imported as the run's was"
@@ -205,21 +201,10 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     task = TASKS[config.task.task]
     if meta.num_classes and not task.learns(meta.task):
         raise GraphError(f"{path} does not fit the model of {config.run.run_dir}, which was trained on {task.said}")
+    num_edge_features = meta.num_edge_features if inputs.edges else edge_features
     return replace(
         meta, task=task.labels or task.name, num_classes=int(identity["classes"]), num_edge_features=num_edge_features
     )
-
-
-def _newest(config: Config, comm: Communicator, weights: str) -> tuple[Checkpoint, dict[str, torch.Tensor], int]:
-    """(`find_checkpoint`, its weights, their epoch), on all ranks. Collective."""
-    found = ""
-    with comm.together("looking for a checkpoint"):
-        if comm.rank == 0:
-            found = str(find_checkpoint(config.run.run_dir).path)
-    path = comm.broadcast_object(found)
-    with comm.together("reading the checkpoint"):
-        checkpoint = Checkpoint(path)
-        return checkpoint, *checkpoint.weights(weights)
 
 
 def find_checkpoint(run_dir: str | Path) -> Checkpoint:

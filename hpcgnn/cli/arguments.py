@@ -3,14 +3,23 @@
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
+from hpcgnn.declaring import flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import elsewhere, suggest
 from hpcgnn.terminal import tell
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line from one rank, like all other mistakes of a user."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
 
 # Options of every command that runs on ranks; they must be known before the ranks connect.
 RANK_OPTIONS = ("comm",)
@@ -93,7 +102,7 @@ def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
     return 0
 
 
-def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+def add_sections(command: argparse.ArgumentParser, choices: Choices) -> None:
     """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
     command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
     command.add_argument(
@@ -103,37 +112,33 @@ def add_sections(command: argparse.ArgumentParser, choices: Choices | None) -> N
         metavar="SECTION.KEY=VALUE",
         help="set any key of the configuration, such as schedule.halo=rows; repeatable",
     )
-    for section, kind in SECTIONS.items() if choices is not None else ():
+    for section, kind in SECTIONS.items():
         group = command.add_argument_group(section)
         for declared in fields(kind):
             add_option(group, declared, choices, declared.metadata["flag"])
 
 
-def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices | None) -> None:
+def add_declared(command: argparse.ArgumentParser, names: Sequence[str], choices: Choices) -> None:
     """Some options of the configuration, for a command that has no others of them."""
     for declared in (f for kind in SECTIONS.values() for f in fields(kind) if f.name in names):
         add_option(command, declared, choices)
 
 
-def add_option(
-    group: argparse._ActionsContainer, declared: Field[Any], choices: Choices | None, shown: bool = True
-) -> None:
+def add_option(group: argparse._ActionsContainer, declared: Field[Any], choices: Choices, shown: bool = True) -> None:
     """An option of the configuration. shown: whether `--help` lists it."""
-    flag, kind, rules = "--" + declared.name.replace("_", "-"), cast(type, declared.type), declared.metadata
+    name, kind, rules = flag(declared.name), cast(type, declared.type), declared.metadata
     help_text = rules["help"].replace("%", "%%")
     if kind is bool:
         words = f"{help_text} (default: {declared.default})" if shown else argparse.SUPPRESS
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=words)
+        group.add_argument(name, action=argparse.BooleanOptionalAction, default=None, help=words)
         return
     allowed = rules["choices"]
     if isinstance(allowed, str):
-        if choices is None:  # for a command that reads files alone
-            return
         allowed = choices[allowed]
     default = "" if declared.default == "" else f" (default: {declared.default})"
     optional = {} if rules["bare"] is None else {"nargs": "?", "const": rules["bare"]}
     group.add_argument(
-        flag,
+        name,
         type=_READERS[kind],
         choices=allowed and list(allowed),
         default=None,
@@ -187,13 +192,14 @@ def _set_key(word: str) -> tuple[str, Any]:
         raise ConfigError(f"--set {word}: {error}") from error
 
 
-def transport_wanted(argv: list[str] | None) -> str:
-    """The value of --comm in a command line that may be wrong otherwise, for a rank that fails before the start."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("comm", "config"):
-        first.add_argument("--" + name, nargs="?")
-    try:
-        wanted, _ = first.parse_known_args(argv)
-        return wanted.comm or (wanted.config and filed_value(wanted.config, "comm")) or "mpi"
-    except (ConfigError, argparse.ArgumentError):
-        return "mpi"
+def asked_early(argv: list[str] | None, name: str) -> tuple[str | None, str]:
+    """(value, file) of a shared option before all options are known: '' is the file of one on the command line, which
+    may be wrong otherwise. Raises ConfigError for a file of --config that cannot be read.
+    """
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in (name, "config"):
+        first.add_argument("--" + option, nargs="?")
+    words = vars(first.parse_known_args(argv)[0])
+    if words[name] or not words["config"]:
+        return words[name], ""
+    return filed_value(words["config"], name), words["config"]

@@ -26,7 +26,7 @@ are scaled by the bytes sent, its reduction by the bytes of parameters. The leas
 not show hidden messages."""
 
 
-def add_estimates(commands: Any, choices: Choices | None) -> None:
+def add_estimates(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn estimate`."""
     estimate = commands.add_parser(
         "estimate",

@@ -7,7 +7,6 @@ from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, 
 from hpcgnn.cli.commands import on_ranks
 from hpcgnn.config import Choices, make_config, read_toml
 from hpcgnn.effects import without_effect
-from hpcgnn.plan.choices import load_choices
 from hpcgnn.terminal import tell
 
 DESCRIPTION = """\
@@ -20,7 +19,7 @@ The flags above are the ones most used. docs/options.md lists every key. Each is
 preset the config.toml of a resumed run. The log names options without effect."""
 
 
-def add_train(commands: Any, choices: Choices | None) -> None:
+def add_train(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn train`."""
     train = commands.add_parser(
         "train",
@@ -39,16 +38,15 @@ def add_train(commands: Any, choices: Choices | None) -> None:
 
 def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     """Train; the configuration is checked before MPI starts, so that a typing error costs nothing."""
-    from hpcgnn.app.resuming import options_to_continue, plugin_of_checkpoint, plugin_of_run
-    from hpcgnn.app.shortage import advising
+    from hpcgnn.app.resuming import load_plugin_of_run, options_to_continue
     from hpcgnn.app.train import train
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     preset, notes = preset_of(arguments)
     given, origin = {**preset, **filed, **typed}, arguments.config or "the command line"
     resumed = f"the run {given['run_dir']}" if given.get("resume") and given.get("run_dir") else ""
-    if resumed and "plugin" not in given and (plugin := plugin_of_run(given["run_dir"])):
-        choices = load_choices(plugin, "" if arguments.trust_run else resumed, plugin_of_checkpoint(given["run_dir"]))
+    if resumed and "plugin" not in given:
+        choices = load_plugin_of_run(given["run_dir"], choices, arguments.trust_run)
     saved = options_to_continue(given, arguments.dry_run)
     config = make_config({**saved, **given}, choices, origin)
     remark = without_effect(config, typed, {**saved, **filed}, choices)
@@ -67,4 +65,4 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
                     tell(line)
 
         return dry_run(arguments.dry_run, check)
-    return on_ranks(advising(lambda session: train(config, session, remarks, notes), config), config)
+    return on_ranks(lambda session: train(config, session, remarks, notes), config)

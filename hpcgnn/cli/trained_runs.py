@@ -5,11 +5,10 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.app.corrections import TABLES, add_corrections, corrections_of
+from hpcgnn.app.corrections import CORRECTIONS, TABLES, add_options, asked
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, add_dry_run, add_trust, dry_run, given_options
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
-from hpcgnn.plan.choices import load_choices
 
 #: Options of the configuration that the use of a run may choose anew; all others are the run's.
 OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
@@ -28,7 +27,7 @@ Rows are in the original order of the nodes. Each has the node's number and, whe
 imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
 
 
-def add_evaluate(commands: Commands, choices: Choices | None) -> None:
+def add_evaluate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn evaluate`."""
     evaluate = commands.add_parser(
         "evaluate",
@@ -46,12 +45,12 @@ def add_evaluate(commands: Commands, choices: Choices | None) -> None:
         help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
     )
     evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
-    add_corrections(evaluate)
+    add_options(evaluate, CORRECTIONS)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
 
 
-def add_predict(commands: Commands, choices: Choices | None) -> None:
+def add_predict(commands: Commands, choices: Choices) -> None:
     """`hpcgnn predict`."""
     predict = commands.add_parser(
         "predict",
@@ -88,10 +87,9 @@ def add_predict(commands: Commands, choices: Choices | None) -> None:
         help="rows of these nodes alone: a text file with an id in each line (a node's number where the graph has no "
         "ids); rows come in the original order all the same",
     )
-    for table in TABLES.values():
-        table.add(predict)
+    add_options(predict, TABLES)
     predict.add_argument("--force", action="store_true", help="replace the file if it exists")
-    add_corrections(predict)
+    add_options(predict, CORRECTIONS)
     _add_own_options(predict, choices)
     predict.set_defaults(process=process_predict)
 
@@ -105,32 +103,29 @@ def add_run(command: argparse.ArgumentParser) -> None:
     add_trust(command)
 
 
-def _add_own_options(command: argparse.ArgumentParser, choices: Choices | None) -> None:
+def _add_own_options(command: argparse.ArgumentParser, choices: Choices) -> None:
     add_dry_run(command)
     add_declared(command, OPTIONS, choices)
 
 
 def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
     """The configuration of a run, with the options that were given."""
-    from hpcgnn.app.resuming import options_of_run, plugin_of_checkpoint, plugin_of_run
+    from hpcgnn.app.resuming import load_plugin_of_run, options_of_run
 
-    plugin = plugin_of_run(arguments.run_dir)
-    if plugin and not vars(arguments).get("plugin"):  # one on the command line is loaded already
-        unasked = "" if arguments.trust_run else f"the run {arguments.run_dir}"
-        choices = load_choices(plugin, unasked, plugin_of_checkpoint(arguments.run_dir))
+    if not vars(arguments).get("plugin"):  # one on the command line is loaded already
+        choices = load_plugin_of_run(arguments.run_dir, choices, arguments.trust_run)
     return make_config(options_of_run(arguments.run_dir, given_options(arguments)), choices, arguments.run_dir)
 
 
 def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
-    from hpcgnn.app.shortage import advising
     from hpcgnn.outputs.files import check_name
 
     if arguments.predictions:
         check_name("--predictions", arguments.predictions)
     config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
-    corrections = corrections_of(arguments)
+    corrections = asked(arguments, CORRECTIONS)
     for correction in corrections:
         correction.check(config.task.task)
     if arguments.dry_run is not None:
@@ -138,16 +133,12 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
 
         about = ("--predictions", *predictions)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    with_advice = advising(
-        lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config
-    )
-    return on_ranks(with_advice, config)
+    return on_ranks(lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     """Predict with a run."""
     from hpcgnn.app.predict import Request, predict
-    from hpcgnn.app.shortage import advising
     from hpcgnn.outputs.files import check_name
 
     request = Request(
@@ -158,8 +149,8 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         arguments.embeddings,
         arguments.nodes,
         arguments.graph is not None,
-        corrections_of(arguments),
-        next((found for table in TABLES.values() if (found := table.of(arguments)) is not None), None),
+        asked(arguments, CORRECTIONS),
+        next(iter(asked(arguments, TABLES)), None),
     )
     check_name("--output", request.output, len(request.kinds))
     config = config_of_run(arguments, choices)
@@ -169,5 +160,4 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
 
         about = ("--output", request.output, request.force, not request.other_graph, request.inputs)
         return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    with_advice = advising(lambda session: predict(config, session, arguments.weights, request), config)
-    return on_ranks(with_advice, config)
+    return on_ranks(lambda session: predict(config, session, arguments.weights, request), config)

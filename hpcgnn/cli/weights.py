@@ -5,7 +5,6 @@ The called functions import torch, so that `--help` stays fast.
 
 import argparse
 
-from hpcgnn.app.libraries import LIBRARIES
 from hpcgnn.cli.arguments import add_sections, add_trust, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.cli.trained_runs import add_run, config_of_run
@@ -32,8 +31,10 @@ FILE is a state dict: safetensors, or a .pt file of tensors alone. Its names and
 them. One process, without MPI."""
 
 
-def add_export(commands: Commands) -> None:
+def add_export(commands: Commands, choices: Choices) -> None:
     """`hpcgnn export`."""
+    from hpcgnn.app.weights import LIBRARIES
+
     export = commands.add_parser(
         "export",
         allow_abbrev=False,
@@ -54,7 +55,7 @@ def add_export(commands: Commands) -> None:
     export.set_defaults(process=process_export)
 
 
-def add_import_weights(commands: Commands, choices: Choices | None) -> None:
+def add_import_weights(commands: Commands, choices: Choices) -> None:
     """`hpcgnn import-weights`."""
     command = commands.add_parser(
         "import-weights",
@@ -72,7 +73,7 @@ def add_import_weights(commands: Commands, choices: Choices | None) -> None:
 
 def process_export(arguments: argparse.Namespace, choices: Choices) -> int:
     """Export the weights of a run."""
-    from hpcgnn.app.export_weights import export
+    from hpcgnn.app.weights import export
 
     given = argparse.Namespace(run_dir=arguments.run_dir, trust_run=arguments.trust_run)
     if arguments.graph:
@@ -83,7 +84,7 @@ def process_export(arguments: argparse.Namespace, choices: Choices) -> int:
 
 def process_import_weights(arguments: argparse.Namespace, choices: Choices) -> int:
     """Make a run directory of weights that were trained elsewhere."""
-    from hpcgnn.app.import_weights import import_weights, options_of_file
+    from hpcgnn.app.weights import import_weights, options_of_file
 
     known = {} if arguments.config else options_of_file(arguments.file)
     filed = read_toml(arguments.config) if arguments.config else known

@@ -160,6 +160,4 @@ def learning_rate(epoch: int, options: OptimConfig) -> float:
             return options.lr * (0.5 * (1 + math.cos(math.pi * progress)))
         case "linear":
             return options.lr * (1.0 - progress)
-        case "step":
-            return options.lr * options.lr_step_factor ** (since // options.lr_step_epochs)
     return options.lr

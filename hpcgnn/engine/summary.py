@@ -19,7 +19,6 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.comm.ledger import KINDS
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
@@ -189,15 +188,6 @@ def summarise(
         "config": config.to_dict(),
         **{name: value for name, value in report.items() if name not in SPLITS},
     }
-    if config.schedule.private_features:
-        summary["left_each_rank"] = [
-            {"rank": record["rank"]}
-            | {
-                kind: {"what": KINDS.get(kind, kind), "messages": entry["messages"], "bytes": entry["bytes_sent"]}
-                for kind, entry in record["traffic"].items()
-            }
-            for record in ranks
-        ]
     with comm.heartbeat.storing():
         run_dir.write("summary.json", to_json(summary, indent=1))
         run_dir.write(RANKS, "".join(to_json(record) + "\n" for record in ranks))  # one file of however many ranks

@@ -213,8 +213,7 @@ class Forecaster:
 
     def _summed_apart(self, size: Size, trial: Trial) -> int:
         """Bytes in which the library sums gradients."""
-        config, each = self.experiment.config, self.experiment.spec.dtype.itemsize
-        plain = config.run.comm == "mpi"
+        plain, each = self.experiment.config.run.comm == "mpi", self.experiment.spec.dtype.itemsize
         return trial.parameters * each if plain and size.ranks > 1 else 0
 
 

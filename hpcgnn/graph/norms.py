@@ -29,7 +29,7 @@ def _mean(graph: LocalGraph, dtype: torch.dtype) -> Scales:
 
 def _sym(graph: LocalGraph, dtype: torch.dtype) -> Scales:
     """D_in^-1/2 A D_out^-1/2 (Kipf and Welling, ICLR'17, eq. 2; with out-degrees of sources where the graph is
-    directed). Degrees below 0 are refused before (app/edge_weights.py).
+    directed). Degrees below 0 are refused before (app/graph_checks.py).
     """
     row_scale = _inverse_root(graph.inward.degree, dtype)
     alike = graph.outward is graph.inward

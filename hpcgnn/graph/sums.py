@@ -3,7 +3,7 @@
 One rule for all means (sage by node, rgcn by node and relation): Σ w x / Σ w wherever Σ w is not 0, also for negative
 sums. Where it is 0 the mean is 0, as for a node without edges. Weights are float32. A sum of at most 2^-23 of the sum
 of absolute values consists of rounding (0.1 + 0.2 - 0.3), and counts as 0. Symmetric normalisation takes roots, so sums
-below 0 are an error there (app/edge_weights.py).
+below 0 are an error there (app/graph_checks.py).
 """
 
 import numpy as np

@@ -46,9 +46,11 @@ class TypedProjection(nn.Module):
 
 #: The activation of attention layers, where no gradient needs their output.
 ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
+#: The slope of LeakyReLU in attention.
+SLOPE = 0.2
 #: Options that models of a kind use, of those declared `by_model`.
 STACK = ("hidden", "norm", "residual", "jumping")
-LINEAR = (*STACK, "keep_input", "keep_input_dtype")
+LINEAR = (*STACK, "keep_input")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
 
 
@@ -130,7 +132,7 @@ def stacked(
 class Heads(nn.Module):
     """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
 
-    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout, slope and what
+    forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout and what
     edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
     """
 
@@ -139,7 +141,7 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = spec.slope, spec.attention_dropout
+        self.slope, self.attention_dropout = SLOPE, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
 
     @property

@@ -48,7 +48,7 @@ class GATConv(Heads):
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
         super().__init__(d_in, width, heads, average, spec, layer)
-        dtype, self.shape = spec.dtype, AttentionShape(heads, width, spec.slope, average)
+        dtype, self.shape = spec.dtype, AttentionShape(heads, width, self.slope, average)
         self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
@@ -126,4 +126,4 @@ def _build(spec: ModelSpec) -> Model:
     return attentive(_layer(spec), ELU_IN_PLACE if spec.edge_features else elu)(spec)
 
 
-MODEL = ModelEntry(_build, _layer, (*ATTENTION, "negative_slope", "linear_residual"))
+MODEL = ModelEntry(_build, _layer, (*ATTENTION, "linear_residual"))

@@ -54,7 +54,7 @@ class GATv2Conv(Heads):
         """(logits (E, H), values (E, F)) of edges."""
         total = source + target if self.edge is None or edge is None else source + target + self.edge(edge)
         # In its place where the sign is kept, and with it the gradient.
-        score = leaky_relu(total, self.slope, inplace=self.slope > 0).unflatten(1, (self.heads, self.width))
+        score = leaky_relu(total, self.slope, inplace=True).unflatten(1, (self.heads, self.width))
         return (score * self.attention).sum(-1), source
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
@@ -76,6 +76,4 @@ def _layer(spec: ModelSpec) -> Any:
     return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
 
 
-MODEL = ModelEntry(
-    lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "negative_slope", "linear_residual")
-)
+MODEL = ModelEntry(lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "linear_residual"))

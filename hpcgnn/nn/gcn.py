@@ -89,4 +89,4 @@ def _one_map(spec: ModelSpec) -> Model:
     return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-SGC = ModelEntry(_one_map, lambda spec: SGCConv, ("keep_input", "keep_input_dtype"), stacked=False)
+SGC = ModelEntry(_one_map, lambda spec: SGCConv, ("keep_input",), stacked=False)

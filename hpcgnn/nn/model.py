@@ -1,8 +1,6 @@
 """A stack of convolutions."""
 
 import itertools
-import logging
-import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
@@ -10,41 +8,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from hpcgnn.errors import GraphError
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.norm import NORM_LAYERS, Identity
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
-
-log = logging.getLogger("hpcgnn")
-# Rows that are rounded at a time: copies of them in float64 are small.
-_FEW = 128
-
-
-def kept(graph: Graph, aggregate: Matrix, dtype: torch.dtype) -> Matrix:
-    """Rows that are kept for the whole run, rounded to a type. The log has the error. Collective.
-
-    Raises:
-        GraphError: on all ranks, if a number is too large for the type.
-    """
-    if aggregate.dtype == dtype or not isinstance(aggregate, torch.Tensor):
-        return aggregate.to(dtype)
-    out, sums = graph.arena.empty(*aggregate.shape, dtype=dtype), torch.zeros(2, dtype=torch.float64)
-    for exact, rounded in zip(aggregate.split(_FEW), out.split(_FEW), strict=True):
-        error = rounded.copy_(exact).double() - exact
-        sums += torch.stack([error.square().sum(), exact.double().square().sum()])
-    lost, size = graph.total(sums).tolist()
-    if not math.isfinite(lost):
-        raise GraphError.on_all(
-            f"the kept aggregate has numbers that {dtype} does not hold; expected "
-            "--set model.keep_input_dtype=bf16, or auto"
-        )
-    log.info("kept aggregate: %s, with a relative error of %.1e", dtype, math.sqrt(lost / (size or 1)))
-    return out
-
 
 UNKNOWN = LayerTraits()
 
@@ -175,12 +144,8 @@ class Model(nn.Module):
         if not self.spec.keeps_input:
             x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
-        aggregate = graph.constant("input aggregate", lambda: self._kept(graph, conv.gather(graph, x)))
+        aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.aggregate))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
-
-    def _kept(self, graph: Graph, aggregate: Matrix) -> Matrix:
-        dtype = self.spec.aggregate
-        return aggregate.to(dtype) if self.spec.keep_input_dtype == "auto" else kept(graph, aggregate, dtype)
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.registry import USER, registering
 
 # Its name in a run directory.
 COPY = "plugin.py"
@@ -55,8 +54,7 @@ def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     # The record has the code that ran, even if the file changes meanwhile.
     module.__source__ = source  # type: ignore[attr-defined]
-    with registering(USER):
-        exec(code, module.__dict__)
+    exec(code, module.__dict__)
 
 
 def _module_name(path: str | Path) -> str:

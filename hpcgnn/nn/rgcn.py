@@ -134,4 +134,4 @@ class RGATConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "negative_slope", "bases"))
+RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "bases"))

@@ -29,7 +29,6 @@ class ModelSpec:
         inputs: the text of `inputs_text`.
         edge_features: number of edge feature columns that the model reads.
         linear_residual: whether each layer adds a linear map of its input.
-        keep_input_dtype: type of the kept aggregate; 'auto': as of outputs of hidden layers.
         keep: 'exact' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         facts: (name, value) of the graph file, of the model's entry.
@@ -51,7 +50,6 @@ class ModelSpec:
     heads: int = 1
     out_heads: int = 1
     attention_dropout: float = 0.0
-    slope: float = 0.2
     aggregator: str = "mean"
     bases: int = 4
     weighted: bool = False
@@ -68,7 +66,6 @@ class ModelSpec:
     inputs: str = "file"
     edge_features: int = 0
     linear_residual: bool = False
-    keep_input_dtype: str = "auto"
     keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
     facts: tuple[tuple[str, Any], ...] = field(default=(), metadata=DERIVED)
@@ -101,7 +98,7 @@ class ModelSpec:
     @property
     def aggregate(self) -> torch.dtype:
         """Type of the kept aggregate."""
-        return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(self.keep_input_dtype, self.kept or self.dtype)
+        return self.kept or self.dtype
 
     @property
     def keeps_input(self) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, Having, option
+from hpcgnn.declaring import Having, at_least, option
 
 #: Values of `--jumping` with a linear map behind the last convolution.
 HEADS = ("cat", "max", "sum", "last")
@@ -19,7 +19,7 @@ class ModelConfig:
         flag=True,
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
+        needs={"layers": at_least(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
         also={"task": Having("embeds")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
@@ -39,22 +39,13 @@ class ModelConfig:
         needs={"input_dropout": ("scaled", "aggregate", "none")},
         strict=True,
     )
-    keep_input_dtype: str = option(
-        "auto",
-        "format of the kept aggregate; its error is printed",
-        details="auto: as the outputs of hidden layers. Sums are made in fp32, and rounded once.",
-        choices=("auto", "fp16", "bf16"),
-        by_model=True,
-        needs={"precision": ("fp32", "mixed")},
-        on_resume="same",
-    )
     keep: str = option(
         "exact",
         "format of what layers keep for the gradient",
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
         "scale each. The forward pass is unchanged, and gradients are right in the mean.",
         choices=("exact", "int8"),
-        needs={"layers": AtLeast(2), "jumping": ("cat",)},
+        needs={"layers": at_least(2), "jumping": ("cat",)},
         strict=True,
         on_resume="same",
     )
@@ -71,7 +62,7 @@ class ModelConfig:
         details="--hidden is the width of each head.",
         least=1,
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": HEADS},
+        needs={"layers": at_least(2), "jumping": HEADS},
     )
     out_heads: int = option(
         1,
@@ -82,7 +73,6 @@ class ModelConfig:
         needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
-    negative_slope: float = option(0.2, "slope of LeakyReLU in attention", least=0.0, by_model=True)
     hops: int = option(
         10,
         "appnp: hops after its layers",
@@ -100,13 +90,13 @@ class ModelConfig:
         flag=True,
         choices="norms",
         by_model=True,
-        needs={"layers": AtLeast(2), "jumping": HEADS},
+        needs={"layers": at_least(2), "jumping": HEADS},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": AtLeast(3), "jumping": HEADS},
+        needs={"layers": at_least(3), "jumping": HEADS},
     )
     linear_residual: bool = option(
         False,

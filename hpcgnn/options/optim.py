@@ -2,39 +2,23 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Above, AtLeast, Having, option
+from hpcgnn.declaring import Having, Need, at_least, option
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
     optimizer: str = option("adam", "optimizer", flag=True, choices=("adam", "adamw", "sgd"))
-    lr: float = option(0.01, "learning rate", flag=True, least=0.0, needs={"layer_lr": ("",), "finetune": AtLeast(1)})
+    lr: float = option(0.01, "learning rate", flag=True, least=0.0)
     momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0, needs={"optimizer": ("sgd",)})
     weight_decay: float = option(0.0, "weight decay: L2 for adam and sgd, decoupled for adamw", flag=True, least=0.0)
     weight_decay_layers: str = option(
         "all",
         "layers with weight decay",
         choices=("all", "first"),
-        needs={"weight_decay": Above(0)},
+        needs={"weight_decay": Need("above 0", lambda value: value > 0)},
     )
-    lr_schedule: str = option(
-        "constant", "learning rate over the epochs", choices=("constant", "cosine", "linear", "step")
-    )
+    lr_schedule: str = option("constant", "learning rate over the epochs", choices=("constant", "cosine", "linear"))
     warmup_epochs: int = option(0, "epochs of a linear rise to --lr", least=0)
-    lr_step_epochs: int = option(
-        100,
-        "epochs between decays of --lr-schedule step",
-        least=1,
-        needs={"lr_schedule": ("step",)},
-        strict=True,
-    )
-    lr_step_factor: float = option(
-        0.5,
-        "factor of each decay of --lr-schedule step",
-        least=0.0,
-        needs={"lr_schedule": ("step",)},
-        strict=True,
-    )
     clip_norm: float = option(0.0, "largest global gradient norm; 0: no clipping", least=0.0)
     ema: float = option(
         0.0,
@@ -59,6 +43,6 @@ class OptimConfig:
         "stop after this many epochs without a better validation; 0: never",
         details="lazy: go on to the next layer.",
         least=0,
-        needs={"eval_every": AtLeast(1)},
+        needs={"eval_every": at_least(1)},
         strict=True,
     )

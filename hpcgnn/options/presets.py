@@ -22,18 +22,6 @@ _TUNED = {
 }
 
 PRESETS = {
-    "exact": Preset(
-        "exact full-batch training in fp32",
-        {"schedule": "sar", "precision": "fp32", "matmul": "highest", "halo_dtype": "fp32"},
-    ),
-    "small-memory": Preset(
-        "small communication buffers, and no aggregate of the features in memory",
-        {"schedule": "sar", "halo_buffer": 1.0, "keep_input": "never", "prune": "auto"},
-    ),
-    "few-bytes": Preset(
-        "rows between ranks in int8",
-        {"schedule": "sar", "halo_dtype": "int8"},
-    ),
     "sar-2022": Preset(
         "SAR as published (Mostafa, MLSys 2022): all boundary rows, all layers, nothing kept of the input",
         {"schedule": "sar", "halo": "rows", "prune": "none", "keep_input": "never", "input_dropout": "raw"},
@@ -60,8 +48,6 @@ PRESETS = {
             "epochs": 2500,
         },
     ),
-    "retexo": Preset("Retexo's lazy message passing: one layer after the other", {"schedule": "lazy"}),
-    "bns-gcn": Preset("BNS-GCN: a tenth of the boundary nodes", {"schedule": "bns", "boundary_rate": 0.1}),
     "random-tma": Preset(
         "RandomTMA: random nodes, models averaged after every 10 steps",
         {"schedule": "tma", "assignment": "random-nodes", "average_steps": 10},

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, Named, option
+from hpcgnn.declaring import YEAR, Need, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,7 +13,7 @@ class RunConfig:
         "continue the run in --run-dir, or begin it",
         details="The run's config.toml has the options, unless others are given.",
         flag=True,
-        needs={"run_dir": Named()},
+        needs={"run_dir": Need("of an earlier run", bool)},
         strict=True,
     )
     seed: int = option(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import AtLeast, Having, option
+from hpcgnn.declaring import Having, at_least, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,6 @@ class ScheduleConfig:
         details="metis: the stored map. super-nodes: the file's clusters dealt at random. random-nodes: nodes at "
         "random. The random ones are for experiments: the halo is large.",
         choices=("metis", "super-nodes", "random-nodes"),
-    )
-    private_features: bool = option(
-        False,
-        "refuse to send features more than once in a run",
-        details="summary.json lists the data that left each rank.",
     )
     halo: str = option(
         "auto",
@@ -54,7 +49,7 @@ class ScheduleConfig:
         "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
         flag=True,
         choices=("fp32", "bf16", "int8"),
-        needs={"schedule": Having("narrows_rows"), "correct_every": AtLeast(1)},
+        needs={"schedule": Having("narrows_rows"), "correct_every": at_least(1)},
     )
     prune: str = option(
         "auto",

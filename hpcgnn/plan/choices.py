@@ -14,7 +14,7 @@ def registry_choices() -> Choices:
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.rules import check_options
-    from hpcgnn.registry import load_extras, names_of_user
+    from hpcgnn.registry import load_extras
     from hpcgnn.schedules.schedule_registry import SCHEDULES
     from hpcgnn.tasks.registry import TASKS, task_traits
 
@@ -25,14 +25,4 @@ def registry_choices() -> Choices:
     names["tasks"] = {name: task_traits(name) for name in ("auto", *TASKS)}
     names["losses"] = tuple(dict.fromkeys(["auto", *(loss for task in TASKS.values() for loss in task.losses)]))
     names["metrics"] = tuple(dict.fromkeys(["auto", *(name for task in TASKS.values() for name in task.metrics)]))
-    return {**names, "schedules": schedules, "of_user": names_of_user(), "check": check_options}
-
-
-def load_choices(plugin: str, unasked: str, recorded: str = "") -> Choices:
-    """Return the choices after running a plugin file, which may register models of its own. Arguments as for
-    `load_plugin`.
-    """
-    from hpcgnn.nn.plugin import load_plugin
-
-    load_plugin(plugin, unasked, recorded)
-    return registry_choices()
+    return {**names, "schedules": schedules, "check": check_options}

@@ -1,5 +1,7 @@
 """The ModelSpec of a configuration on a graph, and a check that the graph has all the columns it needs."""
 
+from dataclasses import asdict, fields
+
 import torch
 
 from hpcgnn.config import Config
@@ -19,40 +21,22 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
     check_features(config, inputs, meta)
+    entry, names = MODELS[options.model], {field.name for field in fields(ModelSpec)}
     spec = ModelSpec(
-        model=options.model,
+        **{name: value for name, value in asdict(options).items() if name in names},
         d_in=inputs.columns(meta.num_features, meta.num_edge_features, meta.num_classes),
         classes=options.hidden if task_traits(config.task.task).embeds else meta.num_classes,
-        layers=options.layers,
-        hidden=options.hidden,
-        dropout=options.dropout,
-        norm=options.norm,
-        residual=options.residual,
-        input_dropout=options.input_dropout,
-        keep_input=options.keep_input,
-        keep_input_dtype=options.keep_input_dtype,
-        keep=options.keep,
         sparse_input=meta.sparse_features and inputs.file,
-        heads=options.heads,
-        out_heads=options.out_heads,
-        attention_dropout=options.attention_dropout,
-        slope=options.negative_slope,
-        aggregator=options.aggregator,
-        bases=options.bases,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
-        loop_relation=MODELS[options.model].traits().relational and config.data.self_loops == "add",
+        loop_relation=entry.traits().relational and config.data.self_loops == "add",
         node_types=meta.num_node_types,
-        hops=options.hops,
-        teleport=options.teleport,
-        jumping=options.jumping,
         dtype=DTYPES[config.run.precision],
         kept=torch.bfloat16 if config.run.precision == "mixed" else None,
         inputs=text,
         edge_features=_edge_features(config, meta),
         same_edges=changing_edges(config) is None,
-        linear_residual=options.linear_residual,
-        facts=tuple(MODELS[options.model].facts(meta).items()),
+        facts=tuple(entry.facts(meta).items()),
     )
     return complete(spec)
 

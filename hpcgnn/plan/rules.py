@@ -1,16 +1,15 @@
 """Which options go together, by the traits of the model, the schedule, the task and the transport.
 
-Each rule is a condition and the refusal that a user reads. They need no graph: `check_options` runs as soon as options
-are read, on the login node as well as in a job.
+A rule is a generator of refusals: each condition stands beside the line that a user reads. These rules need no graph:
+`check_options` runs as soon as options are read, on the login node as well as in a job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config
-from hpcgnn.declaring import allowed
+from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
@@ -24,20 +23,20 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration with the entries and traits of its model, schedule and task."""
+    """A configuration with the entries and traits of its model, schedule, task and transport."""
 
     config: Config
 
-    @cached_property
+    @property
     def model(self) -> ModelEntry:
         return MODELS[self.config.model.model]
 
-    @cached_property
+    @property
     def layers(self) -> LayerTraits:
         """The traits of the model's layers, as far as the configuration alone decides."""
         return self.model.traits(self._layer_spec)
 
-    @cached_property
+    @property
     def divisor(self) -> str:
         """See ModelEntry.divisor."""
         return self.model.divisor(self._layer_spec)
@@ -46,19 +45,19 @@ class Selection:
     def _layer_spec(self) -> ModelSpec:
         return replace(PLAIN, aggregator=self.config.model.aggregator)
 
-    @cached_property
+    @property
     def entry(self) -> ScheduleEntry:
         return SCHEDULES[self.config.schedule.schedule]
 
-    @cached_property
+    @property
     def schedule(self) -> ScheduleTraits:
         return self.entry.traits
 
-    @cached_property
+    @property
     def task(self) -> TaskTraits:
         return task_traits(self.config.task.task)
 
-    @cached_property
+    @property
     def transport(self) -> TransportTraits:
         return TRANSPORTS[self.config.run.comm].traits
 
@@ -70,29 +69,15 @@ class Selection:
     @property
     def changing(self) -> str:
         """The option by which the input changes from step to step, or ''."""
-        return next(iter([_features(self)] * self.learned + made_flags(self.config.task)), "")
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A rule between options.
-
-    Attributes:
-        broken: whether a selection breaks the rule.
-        refusal: the error message, with the expected value and the remedy.
-    """
-
-    broken: Callable[[Selection], bool]
-    refusal: Callable[[Selection], str]
+        return next(iter([f"--features {self.config.task.features}"] * self.learned + made_flags(self.config.task)), "")
 
 
 def check_options(config: Config) -> None:
     """Raise ConfigError for the first rule that a configuration breaks."""
-    _check_owners(config)
     selection = Selection(config)
     for rule in RULES:
-        if rule.broken(selection):
-            raise ConfigError(rule.refusal(selection))
+        for refusal in rule(selection):
+            raise ConfigError(refusal)
     selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
 
 
@@ -107,136 +92,112 @@ def models_with(allows: Callable[[LayerTraits], bool]) -> str:
     return ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else "".join(names)
 
 
-def _check_owners(config: Config) -> None:
-    """Raise ConfigError for an option of another schedule than the chosen one."""
-    options, traits = config.schedule, {name: entry.traits for name, entry in SCHEDULES.items()}
+def _owners(of: Selection) -> Iterator[str]:
+    """Options of another schedule than the chosen one."""
+    options, traits = of.config.schedule, {name: entry.traits for name, entry in SCHEDULES.items()}
     for declared in fields(options):
         owners = allowed(declared.metadata["schedules"], traits) or (options.schedule,)
         if options.schedule not in owners and getattr(options, declared.name) != declared.default:
-            raise ConfigError(
-                f"--{declared.name.replace('_', '-')} belongs to --schedule {owners[0]}, got --schedule "
+            yield (
+                f"{flag(declared.name)} belongs to --schedule {owners[0]}, got --schedule "
                 f"{options.schedule}; leave it out, or choose that schedule"
             )
 
 
-def _exact(traits: ScheduleTraits) -> bool:
-    return traits.exact_epochs
+def _layer_by_layer(of: Selection) -> Iterator[str]:
+    """Schedules that train layers one by one."""
+    model, options = of.config.model, of.config.schedule
+    if not of.schedule.layer_by_layer:
+        return
+    if of.layers.neighbours == "hops":
+        yield (
+            f"--schedule {options.schedule} trains layers one by one on what their neighbours have sent once, and the "
+            f"hops of --model {model.model} change in every step: expected --schedule "
+            f"{schedules_with(lambda traits: traits.changing_input)}"
+        )
+    if model.jumping != "none":
+        yield (
+            f"--jumping {model.jumping} trains all layers together with a map that sees them, and --schedule "
+            f"{options.schedule} trains them one by one: expected --jumping none, or another schedule"
+        )
+    if options.halo_dtype != "fp32":
+        yield (
+            f"--halo-dtype {options.halo_dtype} is not for --schedule {options.schedule}, which sends a layer's input "
+            "once and keeps it: expected fp32, or another schedule"
+        )
 
 
-def _features(of: Selection) -> str:
-    return f"--features {of.config.task.features}"
+def _inputs(of: Selection) -> Iterator[str]:
+    """The map, the subgraph of --inductive, inputs that change, and losses of all rows."""
+    config, task, schedule = of.config, of.config.task, of.config.schedule.schedule
+    exact = schedules_with(lambda traits: traits.exact_epochs)
+    if config.schedule.assignment != "metis" and config.data.partition:
+        yield (
+            f"--assignment {config.schedule.assignment} makes a map of its own, got --partition "
+            f"{config.data.partition} besides; leave one of them out"
+        )
+    if config.data.inductive and of.changing:
+        yield (
+            f"--inductive trains on training nodes alone, and {of.changing} gives each node of the whole graph "
+            "something of its own in training; leave one of them out"
+        )
+    if config.data.inductive and inputs_of(task.features).edges:
+        yield (
+            f"--inductive trains without the edges of other nodes, and --features {task.features} is a mean over all "
+            "in-edges; leave one of them out"
+        )
+    if config.data.inductive and not of.schedule.exact_epochs:
+        yield f"--inductive is for --schedule {exact}, got {schedule}: expected {exact}, or no --inductive"
+    if of.changing and not of.schedule.changing_input:
+        yield (
+            f"{of.changing} changes the input in every step, and --schedule {schedule} needs an input that does not "
+            f"change; expected {schedules_with(lambda traits: traits.changing_input)}"
+        )
+    if of.learned and config.optim.ema > 0:
+        yield (
+            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
+            f"--features {task.features}; leave one of them out"
+        )
+    if of.changing and config.model.keep_input == "always":
+        yield (
+            f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
+            "them out"
+        )
+
+
+def _precision(of: Selection) -> Iterator[str]:
+    """Formats of numbers."""
+    model, options, run = of.config.model, of.config.schedule, of.config.run
+    exact = schedules_with(lambda traits: traits.exact_epochs)
+    if run.precision == "fp64" and run.matmul != "highest":
+        yield f"--matmul {run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of them out"
+    if run.precision != "mixed":
+        return
+    if not of.layers.mixed_precision:
+        yield (
+            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "
+            f"--aggregator mean, got --model {model.model} with --aggregator {model.aggregator}; use --precision fp32"
+        )
+    if model.jumping != "none":
+        yield (
+            f"--precision mixed: expected --jumping none, got {model.jumping}, whose map sees hidden states in fp32; "
+            "use --precision fp32"
+        )
+    if not (of.schedule.exact_epochs and options.halo_dtype in ("fp32", "bf16")):
+        yield (
+            f"--precision mixed: expected --schedule {exact}, which then exchanges bf16, got {options.schedule} with "
+            f"--halo-dtype {options.halo_dtype}; use --precision fp32"
+        )
+
+
+def _messages(of: Selection) -> Iterator[str]:
+    """Options that need messages between two ranks alone."""
+    if of.schedule.pairwise and not of.transport.pairwise:
+        yield (
+            f"--schedule {of.config.schedule.schedule} sends messages between two ranks alone, which --comm "
+            f"{of.config.run.comm} cannot: expected --comm mpi or torch"
+        )
 
 
 #: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
-RULES: list[Rule] = [
-    Rule(
-        lambda of: of.schedule.layer_by_layer and of.layers.neighbours == "hops",
-        lambda of: (
-            f"--schedule {of.config.schedule.schedule} trains layers one by one on what their neighbours have sent "
-            f"once, and the hops of --model {of.config.model.model} change in every step: expected --schedule "
-            f"{schedules_with(lambda traits: traits.changing_input)}"
-        ),
-    ),
-    Rule(
-        lambda of: of.schedule.layer_by_layer and of.config.model.jumping != "none",
-        lambda of: (
-            f"--jumping {of.config.model.jumping} trains all layers together with a map that sees them, and --schedule "
-            f"{of.config.schedule.schedule} trains them one by one: expected --jumping none, or another schedule"
-        ),
-    ),
-    Rule(
-        lambda of: of.schedule.layer_by_layer and of.config.schedule.halo_dtype != "fp32",
-        lambda of: (
-            f"--halo-dtype {of.config.schedule.halo_dtype} is not for --schedule {of.config.schedule.schedule}, which "
-            "sends a layer's input once and keeps it: expected fp32, or another schedule"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.schedule.assignment != "metis" and bool(of.config.data.partition),
-        lambda of: (
-            f"--assignment {of.config.schedule.assignment} makes a map of its own, got --partition "
-            f"{of.config.data.partition} besides; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and of.changing != "",
-        lambda of: (
-            f"--inductive trains on training nodes alone, and {of.changing} gives each node of the whole graph "
-            "something of its own in training; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and inputs_of(of.config.task.features).edges,
-        lambda of: (
-            f"--inductive trains without the edges of other nodes, and {_features(of)} is a mean over all in-edges; "
-            "leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.data.inductive and not of.schedule.exact_epochs,
-        lambda of: (
-            f"--inductive is for --schedule {schedules_with(_exact)}, got {of.config.schedule.schedule}: expected "
-            f"{schedules_with(_exact)}, or no --inductive"
-        ),
-    ),
-    Rule(
-        lambda of: of.changing != "" and not of.schedule.changing_input,
-        lambda of: (
-            f"{of.changing} changes the input in every step, and --schedule {of.config.schedule.schedule} "
-            f"needs an input that does not change; expected {schedules_with(lambda traits: traits.changing_input)}"
-        ),
-    ),
-    Rule(
-        lambda of: of.learned and of.config.optim.ema > 0,
-        lambda of: (
-            f"--ema {of.config.optim.ema:g} averages the parameters of a model, and not the learned features of "
-            f"{_features(of)}; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.changing != "" and of.config.model.keep_input == "always",
-        lambda of: (
-            f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
-            "them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.run.matmul != "highest" and of.config.run.precision == "fp64",
-        lambda of: (
-            f"--matmul {of.config.run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of "
-            "them out"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.run.precision == "mixed" and not of.layers.mixed_precision,
-        lambda of: (
-            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "
-            f"--aggregator mean, got --model {of.config.model.model} with --aggregator {of.config.model.aggregator}; "
-            "use --precision fp32"
-        ),
-    ),
-    Rule(
-        lambda of: of.config.run.precision == "mixed" and of.config.model.jumping != "none",
-        lambda of: (
-            f"--precision mixed: expected --jumping none, got {of.config.model.jumping}, whose map sees hidden states "
-            "in fp32; use --precision fp32"
-        ),
-    ),
-    Rule(
-        lambda of: (
-            of.config.run.precision == "mixed"
-            and not (of.schedule.exact_epochs and of.config.schedule.halo_dtype in ("fp32", "bf16"))
-        ),
-        lambda of: (
-            f"--precision mixed: expected --schedule {schedules_with(_exact)}, which then exchanges bf16, got "
-            f"{of.config.schedule.schedule} with --halo-dtype {of.config.schedule.halo_dtype}; use --precision fp32"
-        ),
-    ),
-    Rule(
-        lambda of: of.schedule.pairwise and not of.transport.pairwise,
-        lambda of: (
-            f"--schedule {of.config.schedule.schedule} sends messages between two ranks alone, which --comm "
-            f"{of.config.run.comm} cannot: expected --comm mpi or torch"
-        ),
-    ),
-]
+RULES: list[Callable[[Selection], Iterator[str]]] = [_owners, _layer_by_layer, _inputs, _precision, _messages]

@@ -1,82 +1,152 @@
-"""The plan of a run: all decisions that follow from the configuration, the graph's metadata and the number of ranks.
+"""The plan of a run: all decisions that follow from the configuration and the graph's metadata.
 
 train, evaluate, predict, dry runs and estimates read it and decide nothing again. `plan` is a pure function: a plan, or
 one line of refusal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
+from hpcgnn.exchange.wire import rounds_at_random
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.plan.halo import check_halo, features_travel, halo_of, intra_node_of, prunes
-from hpcgnn.plan.held import check_aggregate, check_keep, held_type
+from hpcgnn.options.inputs import Inputs, inputs_of
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.privacy import check_privacy
 from hpcgnn.plan.rules import Selection
-from hpcgnn.tasks.registry import resolve_task, task_traits
-from hpcgnn.traits import ScheduleTraits, TaskTraits
+from hpcgnn.tasks.registry import resolve_task
+
+#: Types that float32 has all numbers of, by their names in a file.
+_NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
+MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
+#: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
+NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
 
 
 @dataclass(frozen=True)
-class RunPlan:
-    """The decisions of a run.
+class RunPlan(Selection):
+    """The decisions of a run, which follow from its configuration and its ModelSpec.
 
     Attributes:
         config: the configuration, with the task, the metric, the loss and the self loops decided.
         spec: the ModelSpec.
-        halo: 'rows', 'auto' (sums where they are fewer) or 'least'.
-        sends_features: rows of the features themselves are exchanged, as sums where these are fewer.
-        prunes: layers may compute some of their rows only in training.
-        in_place: ranks of a node read each other's rows in place.
-        may_read_in_place: they do if that saves enough between nodes (--intra-node auto): see `deciding`.
-        reads_edges: layers read features of edges.
     """
 
-    config: Config
     spec: ModelSpec
-    halo: str
-    sends_features: bool
-    prunes: bool
-    in_place: bool
-    may_read_in_place: bool
-    reads_edges: bool
 
-    @classmethod
-    def of(cls, config: Config, spec: ModelSpec) -> "RunPlan":
-        """The plan of a resolved configuration and its ModelSpec."""
-        return cls(
-            config=config,
-            spec=spec,
-            halo=halo_of(config, spec),
-            sends_features=features_travel(config, spec),
-            prunes=prunes(config),
-            in_place=config.schedule.intra_node == "shared",
-            may_read_in_place=config.schedule.intra_node == "auto",
-            reads_edges=MODELS[spec.model].reads_edges(spec),
-        )
+    @property
+    def _layer_spec(self) -> ModelSpec:
+        return self.spec
+
+    @property
+    def prunes(self) -> bool:
+        """Whether layers may compute some of their rows only in training (graph/transforms/pruning.py)."""
+        options = self.config.schedule
+        # Random rounding draws by the row numbers of the whole share.
+        apart = options.prune == "auto" and not rounds_at_random(options.halo_dtype)
+        return apart and self.schedule.exact_epochs and not self.task.all_rows
+
+    @property
+    def takes_sums(self) -> bool:
+        """Whether ranks may send sums of rows in place of rows (graph/transforms/vertex_cover.py).
+
+        Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
+        """
+        spec = self.spec
+        keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
+        allowed = {"always": True, "dense": not keeps_rows, "never": False}[self.schedule.partial_sums]
+        # A loss of all rows reads single rows of sources, and other edges would change the terms of a sum.
+        return allowed and not self.task.all_rows and spec.same_edges and self.layers.fixed_sums
+
+    @property
+    def halo(self) -> str:
+        """The value of --halo that takes effect: 'rows' where ranks may not send sums."""
+        return self.config.schedule.halo if self.takes_sums else "rows"
+
+    @property
+    def sends_features(self) -> bool:
+        """Whether rows of the features themselves are exchanged, as sums where these are fewer."""
+        return self.schedule.layer_by_layer or self.spec.keeps_input or self.model.sends_input(self.spec)
+
+    @property
+    def reads_edges(self) -> bool:
+        """Whether layers read features of edges."""
+        return self.model.reads_edges(self.spec)
 
     @property
     def returns(self) -> bool:
         """Whether anything returns to the rows along the edges, as under attention."""
-        return not MODELS[self.spec.model].traits(self.spec).fixed_sums
+        return not self.layers.fixed_sums
 
     @property
     def narrows(self) -> bool:
         """Whether rows are narrowed on their way."""
         return self.config.schedule.halo_dtype != "fp32" or self.config.run.precision == "mixed"
 
-    def on(self, partition: str, threads: int) -> "RunPlan":
-        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
-        partition = partition or self.config.data.partition
-        return replace(self, config=self.config.replace(partition=partition, threads=threads))
+    @property
+    def in_place(self) -> bool:
+        """Whether ranks of a node read each other's rows in place."""
+        return self.config.schedule.intra_node == "shared"
+
+    @property
+    def may_read_in_place(self) -> bool:
+        """Whether they do if that saves enough between nodes (--intra-node auto): see `deciding`."""
+        return self.config.schedule.intra_node == "auto"
+
+    @property
+    def can_read_in_place(self) -> bool:
+        """Whether ranks of a node can read each other's rows in place (--intra-node shared).
+
+        Layer by layer, this holds if nothing of single rows is kept.
+        """
+        frozen = self.takes_sums or not self.entry.halo_copies(self.config)
+        serves = self.schedule.exact_epochs or (self.schedule.layer_by_layer and frozen)
+        plain = not self.task.all_rows and self.spec.same_edges and self.config.model.keep == "exact"
+        plain = plain and not any(needs(self.config) for needs in NEEDS_MESSAGES)
+        return serves and plain and self.transport.node_memory
+
+    @property
+    def reads_in_tiles(self) -> bool:
+        """Whether the first layer reads its constant inputs in order, some rows at a time."""
+        spec, layer, schedule = self.spec, self.layers, self.schedule
+        if spec.sparse_input or spec.changing or not schedule.within_memory:
+            return False
+        if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
+            return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
+        raw = spec.input_dropout == "raw" and spec.dropout > 0
+        return layer.constants_in_tiles and (spec.keeps_input or (self.entry.sends_once(self.config) and not raw))
+
+    @property
+    def multiplies_input(self) -> bool:
+        """Whether the first layer multiplies its constant inputs with its weights, and sums no rows of them: it reads
+        them some rows at a time, but in no order.
+        """
+        spec, layer, schedule = self.spec, self.layers, self.schedule
+        if spec.sparse_input or spec.changing or spec.keeps_input or spec.node_types:
+            return False
+        if not schedule.within_memory or schedule.layer_by_layer:
+            return False
+        if spec.constant_input:
+            return layer.input != "rows" and spec.d_in > spec.first_width
+        return layer.input == "product"
+
+    def held_type(self, meta: GraphMeta) -> torch.dtype | None:
+        """The type of the features in memory where it is the file's own, narrower one; else None."""
+        fits = inputs_of(self.spec.inputs) == Inputs() and self.spec.dtype == torch.float32
+        in_tiles = self.reads_in_tiles and (self.spec.constant_input or not self.spec.node_types)
+        return _NARROW.get(meta.feature_type) if fits and (in_tiles or self.multiplies_input) else None
 
     def changed(self, **options: Any) -> "RunPlan":
         """The plan of the same model with other options, by their flat names."""
-        return RunPlan.of(self.config.replace(**options), self.spec)
+        return replace(self, config=self.config.replace(**options))
+
+    def on(self, partition: str, threads: int) -> "RunPlan":
+        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
+        return self.changed(partition=partition or self.config.data.partition, threads=threads)
 
     def deciding(self, in_place: bool) -> "RunPlan":
         """The same plan, where --intra-node auto has come to a decision; any other plan as it is."""
@@ -84,47 +154,82 @@ class RunPlan:
             return self
         return self.changed(intra_node="shared" if in_place else "messages")
 
-    @property
-    def schedule(self) -> ScheduleTraits:
-        """The traits of the schedule."""
-        return Selection(self.config).schedule
 
-    @property
-    def task(self) -> TaskTraits:
-        """The traits of the task."""
-        return task_traits(self.config.task.task)
+def rows_in_place_pay(ranks_on_node: int, huge_pages: bool) -> bool:
+    """Whether --intra-node auto may read rows in place.
+
+    Without huge pages a rank takes more time for a row of another one. A node's saved bytes grow with its ranks, so
+    many ranks still gain on a fast network (docs/performance.md, "Ranks of one node").
+
+    Args:
+        ranks_on_node: the most ranks of a node.
+        huge_pages: whether shared memory has huge pages on all nodes.
+    """
+    return huge_pages or ranks_on_node >= MANY_RANKS
 
 
-#: check(config, spec) of extras: raises ConfigError where nothing can be trained so.
-TRAINING_CHECKS: list[Callable[[Config, ModelSpec], None]] = []
+def _halo(of: RunPlan) -> Iterator[str]:
+    """Sums that ranks may not send, and rows that cannot be read in place."""
+    options, model = of.config.schedule, of.spec.model
+    if of.in_place and not of.can_read_in_place:
+        yield (
+            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
+            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, a task of "
+            f"labels; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
+            "--intra-node messages"
+        )
+    if options.halo == "least" and not of.takes_sums:
+        yield (
+            f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
+            "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
+            "with dense features and without --input-dropout raw; the same edges in all epochs; and a task of labels; "
+            "use --halo auto, which sends sums where it can"
+        )
 
 
-def plan(config: Config, meta: GraphMeta, ranks: int, learns: bool = True) -> RunPlan:
+def _keep(of: RunPlan) -> Iterator[str]:
+    """Rounded activations whose gradients would not be right in the mean."""
+    config, spec = of.config, of.spec
+    able = of.layers.codes and not spec.edge_features and spec.jumping != "max" and config.run.precision != "mixed"
+    if config.model.keep != "exact" and not (able and of.schedule.exact_epochs):
+        yield (
+            "--keep int8: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
+            "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
+            f"got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
+            f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
+        )
+
+
+#: Rules about a plan, and about a plan that trains: as those of plan/rules.py. Packages of extras append theirs.
+PLAN_RULES: list[Callable[[RunPlan], Iterator[str]]] = [_halo]
+TRAINING_RULES: list[Callable[[RunPlan], Iterator[str]]] = [_keep]
+
+
+def check_plan(decided: RunPlan, learns: bool = True) -> None:
+    """Raise ConfigError, on all ranks, for the first rule that a plan breaks."""
+    for rule in (*(TRAINING_RULES if learns else ()), *PLAN_RULES):
+        for refusal in rule(decided):
+            raise ConfigError.on_all(refusal)
+
+
+def plan(config: Config, meta: GraphMeta, learns: bool = True) -> RunPlan:
     """The plan of a run on a graph.
 
     Args:
         config: the configuration as the user gave it.
         meta: metadata of the graph file.
-        ranks: number of ranks P.
         learns: whether anything is trained. Without, options of training alone are not checked.
 
     Raises:
         ConfigError, GraphError: one line of refusal. They are the same on all ranks that call alike.
     """
-    spec = model_spec(meta, config)
-    check_aggregate(config, spec)
-    spec = replace(spec, held=held_type(meta, config, spec))
-    wanted = config.data.self_loops
-    config = resolve_task(config, meta)
-    config = config.replace(
-        self_loops=MODELS[spec.model].traits(spec).self_loops if wanted == "auto" else wanted,
-        intra_node=intra_node_of(config, spec),
-    )
+    decided = RunPlan(config, model_spec(meta, config))
+    spec, loops = replace(decided.spec, held=decided.held_type(meta)), config.data.self_loops
+    decided = RunPlan(resolve_task(config, meta), spec)
+    decided = decided.changed(self_loops=decided.layers.self_loops if loops == "auto" else loops)
+    if decided.may_read_in_place and not decided.can_read_in_place:
+        decided = decided.deciding(False)
     if learns:
-        check_keep(config, spec)
-        check_privacy(config, spec)
-        Selection(config).entry.check_graph(config, meta, spec)
-        for check in TRAINING_CHECKS:
-            check(config, spec)
-    check_halo(config, spec)
-    return RunPlan.of(config, spec)
+        decided.entry.check_graph(decided.config, meta, spec)
+    check_plan(decided, learns)
+    return decided

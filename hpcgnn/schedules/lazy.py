@@ -66,11 +66,6 @@ class LazyConfig(ScheduleConfig):
         "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
         schedules=("lazy",),
     )
-    layer_lr: str = option(
-        "",
-        "lazy: learning rate of each layer, as 0.01,0.005 (default: --lr)",
-        schedules=("lazy",),
-    )
 
 
 class LayerByLayer(AllreduceEveryStep):
@@ -87,14 +82,12 @@ class LayerByLayer(AllreduceEveryStep):
         self._present: Frozen | None = None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
-        """Return each layer's epochs and learning rate, then the fine-tuning's."""
+        """Return each layer's epochs, then the fine-tuning's."""
         given, layers = self._options, self._num_layers
-        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, int, 1, options.epochs)
-        rates = per_layer("--layer-lr", given.layer_lr, layers, float, 0.0, options.lr)
-        stages = [replace(options, epochs=count, lr=rate) for count, rate in zip(epochs, rates, strict=True)]
+        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, options.epochs)
         if given.finetune:
-            stages.append(replace(options, epochs=given.finetune, lr=options.lr))
-        return stages
+            epochs = [*epochs, given.finetune]
+        return [replace(options, epochs=count) for count in epochs]
 
     def extend(self, model: Model) -> None:
         """Heads."""
@@ -221,8 +214,7 @@ def _options(config: Config) -> LazyConfig:
 def check_lazy(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = _options(config)
-    per_layer("--layer-epochs", options.layer_epochs, layers, int, 1, config.optim.epochs)
-    per_layer("--layer-lr", options.layer_lr, layers, float, 0.0, config.optim.lr)
+    per_layer("--layer-epochs", options.layer_epochs, layers, config.optim.epochs)
 
 
 SCHEDULE = ScheduleEntry(

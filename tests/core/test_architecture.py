@@ -17,9 +17,9 @@ TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 FLOORS = [
     ["cores", "declaring", "errors", "listing", "memory", "offering", "registry", "traits"],
     ["comm", "kernels", "options", "records", "terminal"],
-    ["effects", "exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
+    ["exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
-    ["graph", "outputs"],
+    ["effects", "graph", "outputs"],
     ["ops"],
     ["nn"],
     ["schedules", "tasks"],

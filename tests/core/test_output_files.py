@@ -176,7 +176,6 @@ COMMANDS = {
     "evaluate": (("evaluate", "r"), "--predictions", ("g.h5", "r/evaluation.json")),
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
-    "plot": (("estimate", "--graph", "g.h5", "--ranks", "2"), "--plot", ("g.h5",)),
 }
 # A name that the command accepts for its output.
 SUFFIXES = {
@@ -189,7 +188,7 @@ SUFFIXES = {
 @pytest.mark.parametrize("case", COMMANDS)
 def test_a_command_does_not_replace_what_it_reads(run, command, case):
     words, option, inputs = COMMANDS[case]
-    clash = run / f"clash{SUFFIXES.get(case, '.png' if case == 'plot' else '.json')}"
+    clash = run / f"clash{SUFFIXES.get(case, '.json')}"
     for number, name in enumerate(inputs):
         (os.symlink if number else os.link)(run / name, clash)
         before = contents(run)

@@ -29,7 +29,7 @@ def plan():
     def made(model):
         values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification"}
         config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
-        return RunPlan.of(config, ModelSpec(model, 4, 8, 3, 3))
+        return RunPlan(config, ModelSpec(model, 4, 8, 3, 3))
 
     return made
 

@@ -96,7 +96,7 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
     configured). store(arena, local, source): see `load_local_graph`.
     """
     with GraphFile(config.data.graph) as file:
-        decided = plan(config, file.meta, 1)
+        decided = plan(config, file.meta)
         config, spec = decided.config, decided.spec
         if map_name is None:
             comm, cluster_to_rank = SoloCommunicator(), np.zeros(file.meta.num_clusters, np.int32)

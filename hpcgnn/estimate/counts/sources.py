@@ -13,9 +13,7 @@ from hpcgnn.graph.opening import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.available import huge_pages
-from hpcgnn.plan.halo import rows_in_place_pay
-from hpcgnn.plan.rules import Selection
-from hpcgnn.plan.run_plan import RunPlan, plan
+from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 
 
 class CountedGraph:
@@ -33,7 +31,7 @@ class CountedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
-        decided = plan(config, self._file.meta, ranks)
+        decided = plan(config, self._file.meta)
         if not decided.task.labels:
             raise ConfigError(
                 f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; train a few "
@@ -47,7 +45,7 @@ class CountedGraph:
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided.config, ranks, decided.halo, None)
         config, keeps_input = decided.config, decided.spec.keeps_input
-        steps = Selection(config).entry.count_steps(decided, counter)
+        steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
         return self._forecaster(decided).forecast(

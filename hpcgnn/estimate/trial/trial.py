@@ -118,7 +118,7 @@ class Experiment:
         edges = changing_edges(plan.config)
         if edges is not None:
             edges.check_counted(plan.config)
-        plan = plan.changed(lr=LR, layer_lr="", halo="rows")
+        plan = plan.changed(lr=LR, halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()

@@ -1,12 +1,12 @@
 """The option `--edge-dropout` and its rules."""
 
 from hpcgnn.config import declare
-from hpcgnn.extras.edge_dropout.option import RULES, EdgeDropout, EdgeDropoutConfig
+from hpcgnn.extras.edge_dropout.option import EdgeDropout, EdgeDropoutConfig, rule
 from hpcgnn.plan import rules
 from hpcgnn.schedules.base import CHANGING_EDGES
 from hpcgnn.suggestions import MEANINGS
 
 declare("model", "edge_dropout", EdgeDropoutConfig)
 CHANGING_EDGES.register("edge_dropout", EdgeDropout())
-rules.RULES.extend(RULES)
+rules.RULES.append(rule)
 MEANINGS[r"drop-?edges?(-(rate|prob|p))?|edge-?drop(ping)?(-(rate|prob|p))?|(edge-)?sampling-percent"] = "edge-dropout"

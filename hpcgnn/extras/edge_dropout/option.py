@@ -1,5 +1,6 @@
 """The option `--edge-dropout`, its rules, and the halo policy that it asks for."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,7 +16,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.options import ModelConfig
-from hpcgnn.plan.rules import Rule, Selection
+from hpcgnn.plan.rules import Selection
 from hpcgnn.schedules.base import HaloPolicy
 from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 
@@ -84,20 +85,13 @@ def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
         )
 
 
-#: For hpcgnn.plan.rules.
-RULES = (
-    Rule(
-        lambda of: rate_of(of.config) > 0 and of.config.model.keep_input == "always",
-        lambda of: (
-            "--keep-input always keeps an aggregate that does not change, got --edge-dropout "
-            f"{rate_of(of.config):g}, which leaves out other edges in every epoch; leave one of them out"
-        ),
-    ),
-    Rule(
-        lambda of: rate_of(of.config) > 0 and (of.layers.neighbours == "none" or of.divisor == "relation"),
-        lambda of: (
-            f"--edge-dropout {rate_of(of.config):g} is not for --model {of.config.model.model}: leave it out, or take "
-            "another model"
-        ),
-    ),
-)
+def rule(of: Selection) -> Iterator[str]:
+    """For hpcgnn.plan.rules."""
+    model, rate = of.config.model, rate_of(of.config)
+    if rate > 0 and model.keep_input == "always":
+        yield (
+            f"--keep-input always keeps an aggregate that does not change, got --edge-dropout {rate:g}, which leaves "
+            "out other edges in every epoch; leave one of them out"
+        )
+    if rate > 0 and (of.layers.neighbours == "none" or of.divisor == "relation"):
+        yield f"--edge-dropout {rate:g} is not for --model {model.model}: leave it out, or take another model"

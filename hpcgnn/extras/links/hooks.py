@@ -1,12 +1,13 @@
 """Registers the task `links`, its options and rules, and its tables of `predict`."""
 
 import argparse
+from collections.abc import Iterator
 
-from hpcgnn.app.corrections import TABLES, Table, TableEntry
+from hpcgnn.app.corrections import TABLES, Entry, Table
 from hpcgnn.config import declare
 from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
-from hpcgnn.plan.rules import RULES, Rule, schedules_with
+from hpcgnn.plan.rules import RULES, Selection, schedules_with
 from hpcgnn.tasks.registry import TASKS
 
 
@@ -40,15 +41,17 @@ def table_of(arguments: argparse.Namespace) -> Table | None:
     return LinkTable(arguments.pairs, arguments.best, arguments.held_out)
 
 
+def rule(of: Selection) -> Iterator[str]:
+    """Schedules and subgraphs that the task cannot be learned with."""
+    if of.config.task.task == LINKS and (of.config.data.inductive or not of.schedule.exact_epochs):
+        yield (
+            f"--task {LINKS} is learned from training edges, by the rows of both ends of each in every step: expected "
+            f"no --inductive, and --schedule {schedules_with(lambda each: each.exact_epochs)}, got --schedule "
+            f"{of.config.schedule.schedule}"
+        )
+
+
 declare("task", LINKS, LinksConfig)
 TASKS.register(LINKS, Links())
-TABLES.register(LINKS, TableEntry(add_options, table_of))
-RULE = Rule(
-    lambda of: of.config.task.task == LINKS and (of.config.data.inductive or not of.schedule.exact_epochs),
-    lambda of: (
-        f"--task {LINKS} is learned from training edges, by the rows of both ends of each in every step: expected no "
-        f"--inductive, and --schedule {schedules_with(lambda each: each.exact_epochs)}, got --schedule "
-        f"{of.config.schedule.schedule}"
-    ),
-)
-RULES.append(RULE)
+TABLES.register(LINKS, Entry(add_options, table_of))
+RULES.append(rule)

@@ -26,7 +26,6 @@ from hpcgnn.memory.stored import StoredRows
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
-from hpcgnn.plan.held import reads_in_tiles
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
@@ -84,7 +83,7 @@ def bytes_of_constants(spec: ModelSpec, rows: int, columns: int, placing: Placin
 
 def can_lie_on_disk(plan: RunPlan) -> bool:
     """Whether the first layer reads its inputs in order, some rows at a time."""
-    return reads_in_tiles(plan.config, plan.spec) and not plan.config.data.inductive
+    return plan.reads_in_tiles and not plan.config.data.inductive
 
 
 def reads_input(spec: ModelSpec) -> bool:

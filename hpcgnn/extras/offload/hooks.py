@@ -7,10 +7,8 @@ from hpcgnn.comm.ledger import KINDS
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
 from hpcgnn.estimate.additions import ADDITIONS, Addition
-from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit
-from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.plan.halo import NEEDS_MESSAGES
-from hpcgnn.plan.run_plan import TRAINING_CHECKS
+from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
+from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES
 
 
 def make_policy(*job: Any) -> MemoryPolicy | None:
@@ -18,13 +16,6 @@ def make_policy(*job: Any) -> MemoryPolicy | None:
     from hpcgnn.extras.offload.policy import make
 
     return make(*job)
-
-
-def check_schedule(config: Config, spec: ModelSpec) -> None:
-    """Raise ConfigError for a limit that the schedule of a training cannot hold."""
-    from hpcgnn.extras.offload import policy
-
-    policy.check_schedule(config)
 
 
 def make_addition(config: Config) -> Addition | None:
@@ -37,7 +28,7 @@ def make_addition(config: Config) -> Addition | None:
 declare("run", "offload", OffloadConfig)
 MEMORY_POLICIES.register("offload", make_policy)
 ADDITIONS.register("offload", make_addition)
-TRAINING_CHECKS.append(check_schedule)
+TRAINING_RULES.append(schedules_of_a_limit)
 NEEDS_MESSAGES.append(has_limit)
 trained_runs.OPTIONS += ("memory", "scratch")
 KINDS[WRITTEN] = "nothing leaves the node: what a step keeps, written to the scratch file"

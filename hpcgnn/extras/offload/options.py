@@ -1,6 +1,7 @@
 """The options of a memory limit."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -8,6 +9,7 @@ from hpcgnn.config import Config
 from hpcgnn.declaring import option
 from hpcgnn.errors import ConfigError
 from hpcgnn.options.run import RunConfig
+from hpcgnn.plan.rules import Selection, schedules_with
 
 #: The memory that the machine or the job leaves; no limit ('' in run directories of earlier versions).
 AUTO, NO_LIMIT = "auto", "none"
@@ -53,3 +55,13 @@ def options_of(config: Config) -> OffloadConfig:
 def has_limit(config: Config) -> bool:
     """Whether the user gives a limit."""
     return said_memory(options_of(config).memory) is not None
+
+
+def schedules_of_a_limit(of: Selection) -> Iterator[str]:
+    """A rule: the limit needs a schedule that keeps no rows of other ranks."""
+    if has_limit(of.config) and not of.schedule.within_memory:
+        able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")
+        yield (
+            f"--memory is for --schedule {able}, got {of.config.schedule.schedule}, which keeps rows of other ranks "
+            "from step to step; leave one of them out"
+        )

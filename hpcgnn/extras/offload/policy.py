@@ -3,22 +3,18 @@
 import logging
 
 from hpcgnn.comm.session import Session
-from hpcgnn.config import Config
 from hpcgnn.engine.memory_policy import MemoryPolicy
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.offload.activations import check_room, hold_within
 from hpcgnn.extras.offload.features import fits, placed
 from hpcgnn.extras.offload.limits import Limit, memory_limit, without_limit_if_it_must
 from hpcgnn.extras.offload.on_disk import OnDisk
-from hpcgnn.extras.offload.options import has_limit
 from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.own_rows import OwnRows
 from hpcgnn.ops.row_tiles import tile_rows
-from hpcgnn.plan.rules import Selection, schedules_with
 from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
@@ -67,13 +63,3 @@ def make(plan: RunPlan, session: Session, buffers: HaloBuffers, probe: StepProbe
     """The policy of a job with a limit."""
     limit = memory_limit(plan.config, session)
     return None if limit is None else WithinLimit(plan, session, buffers, probe, learns, limit)
-
-
-def check_schedule(config: Config) -> None:
-    """Raise ConfigError for a limit that the schedule of a training cannot hold."""
-    if has_limit(config) and not Selection(config).schedule.within_memory:
-        able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")
-        raise ConfigError(
-            f"--memory is for --schedule {able}, got {config.schedule.schedule}, which keeps rows of other ranks from "
-            "step to step; leave one of them out"
-        )

@@ -1,6 +1,6 @@
 """The libraries whose layers have equals here."""
 
-from hpcgnn.app.libraries import LIBRARIES
+from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.extras.pyg.weights import DGL, PYG, ForeignLayers
 
 LIBRARIES.register("pyg", ForeignLayers("PyG", PYG))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from hpcgnn.app.libraries import Library, State, Tensors, check_names
+from hpcgnn.app.weights import Library, State, Tensors, check_names
 from hpcgnn.config import Config
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.schema import GraphMeta

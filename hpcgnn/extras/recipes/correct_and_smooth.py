@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.app.corrections import Correction, CorrectionEntry
+from hpcgnn.app.corrections import Correction, Entry
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
@@ -96,7 +96,7 @@ def _add(command: argparse.ArgumentParser) -> None:
         group.add_argument(flag, type=kind, metavar=metavar, help=f"{text} (default: {default})")
 
 
-def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
+def _of(arguments: argparse.Namespace) -> Correction | None:
     """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
     names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
     names["correct_scale"] = "scale"
@@ -109,7 +109,7 @@ def _of(arguments: argparse.Namespace) -> CorrectAndSmooth | None:
     return None
 
 
-ENTRY = CorrectionEntry(_add, _of)
+ENTRY = Entry(_add, _of)
 
 
 def part(text: str) -> float:

@@ -6,6 +6,7 @@ original node id, and so equal on every number of ranks.
 """
 
 import contextlib
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -19,7 +20,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
-from hpcgnn.plan.rules import Rule
+from hpcgnn.plan.rules import Selection
 from hpcgnn.tasks.labels import Objective
 from hpcgnn.tasks.registry import TASKS
 
@@ -121,10 +122,12 @@ def flag(options: TaskConfig) -> str:
 
 #: A column for each class.
 COLUMNS = MadeColumns(flag, lambda classes: classes)
-RULE = Rule(
-    lambda of: inputs_of(of.config.task.features).made != (),
-    lambda of: (
-        f"--features {of.config.task.features}: labels become inputs by --label-reuse, with the share of the training "
-        "nodes that are given theirs in an epoch, such as 0.5"
-    ),
-)
+
+
+def rule(of: Selection) -> Iterator[str]:
+    """Labels as inputs are no word of --features."""
+    if inputs_of(of.config.task.features).made:
+        yield (
+            f"--features {of.config.task.features}: labels become inputs by --label-reuse, with the share of the "
+            "training nodes that are given theirs in an epoch, such as 0.5"
+        )

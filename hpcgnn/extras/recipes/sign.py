@@ -7,7 +7,7 @@ no graph data. σ is relu; Z Ω is a layer like appnp's, and more such layers ma
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.plan.rules import Rule, Selection
+from hpcgnn.plan.rules import Selection
 from hpcgnn.traits import LayerTraits
 
 
@@ -67,8 +67,8 @@ def _facts(meta: GraphMeta) -> dict[str, Any]:
 MODEL = ModelEntry(_build, lambda spec: HopsLayer, ("hidden", "norm"), facts=_facts)
 
 
-def _without_hops(of: Selection) -> str:
-    """The first option that the model has no use for, or ''."""
+def rule(of: Selection) -> Iterator[str]:
+    """Options that the model has no use for."""
     config = of.config
     given = (
         (f"--schedule {config.schedule.schedule}", not of.schedule.exact_epochs),
@@ -76,14 +76,8 @@ def _without_hops(of: Selection) -> str:
         (of.changing, of.changing != ""),
         ("--inductive", config.data.inductive),
     )
-    return next((flag for flag, used in given if used), "")
-
-
-RULE = Rule(
-    lambda of: of.model is MODEL and _without_hops(of) != "",
-    lambda of: (
-        f"{_without_hops(of)} is not for --model {of.config.model.model}, which learns from the columns of the graph "
-        "file alone, propagated over the whole graph before, and exchanges nothing but gradients of parameters; leave "
-        "it out"
-    ),
-)
+    for option in (option for option, used in given if used and of.model is MODEL):
+        yield (
+            f"{option} is not for --model {config.model.model}, which learns from the columns of the graph file alone, "
+            "propagated over the whole graph before, and exchanges nothing but gradients of parameters; leave it out"
+        )

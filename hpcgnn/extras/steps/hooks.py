@@ -6,7 +6,6 @@ from typing import Any
 from hpcgnn.extras.steps.batches import build_batches
 from hpcgnn.extras.steps.historical import build_historical
 from hpcgnn.extras.steps.options import StepsConfig, check_graph, check_options, options_of
-from hpcgnn.options.presets import PRESETS, Preset
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Build, ScheduleEntry
 from hpcgnn.schedules.schedule_registry import register
@@ -37,4 +36,3 @@ def _entry(build: Build, exact: bool, options: type[StepsConfig] | None = None) 
 
 register("historical", _entry(build_historical, False, StepsConfig))
 register("batches", _entry(build_batches, True))
-PRESETS["gas"] = Preset("GAS: 8 steps in an epoch, each on some clusters", {"schedule": "historical", "steps": 8})

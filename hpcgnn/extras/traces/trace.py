@@ -28,7 +28,7 @@ from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.options.run import RunConfig
-from hpcgnn.plan.rules import Rule
+from hpcgnn.plan.rules import Selection
 from hpcgnn.records import to_json, write_atomically
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def asked(config: Config) -> str:
     return cast(TraceConfig, config.run).trace
 
 
-RULE = Rule(
-    lambda of: asked(of.config) != "" and not of.transport.pairwise,
-    lambda of: (
-        f"--trace sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: "
-        "expected --comm mpi or torch"
-    ),
-)
+def rule(of: Selection) -> Iterator[str]:
+    """Clocks are compared by messages between two ranks alone."""
+    if asked(of.config) and not of.transport.pairwise:
+        yield (
+            f"--trace sends messages between two ranks alone, which --comm {of.config.run.comm} cannot: expected "
+            "--comm mpi or torch"
+        )
 
 
 class Tracer(Plugin):

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from hpcgnn.__main__ import main
-from hpcgnn.app.export_weights import ENTRY, metadata_of
-from hpcgnn.app.import_weights import options_of_file
+from hpcgnn.app.weights import ENTRY, metadata_of, options_of_file
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph

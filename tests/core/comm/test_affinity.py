@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from hpcgnn.app.affinity import CROWDED, describe_affinity
+from hpcgnn.app.remarks import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.cores import Binding
 from hpcgnn.listing import every

@@ -44,7 +44,6 @@ OUT_OF_RANGE = (
     ("eval_every", -1),
     ("halo_buffer", -1.0),
     ("momentum", 1.0),
-    ("lr_step_epochs", 0),
     ("log_every", -1),
 )
 OF_ANOTHER_TYPE = (

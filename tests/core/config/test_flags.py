@@ -90,11 +90,6 @@ def test_what_set_refuses(words, told):
     assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_set_is_checked_as_all_options_are():
-    with pytest.raises(ConfigError, match="--halo: expected one of auto, rows, least, got 'all'"):
-        make_config({"graph": "g.h5", **given_options(parsed("--set", "halo=all"))}, CHOICES)
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets(name):
     """Each makes a configuration with any model that is not bound to a schedule, and options override it."""

@@ -24,10 +24,6 @@ def options(**values):
     [
         ({}, dict.fromkeys(range(100), 0.1)),
         ({"warmup_epochs": 4}, {0: 0.025, 1: 0.05, 2: 0.075, 3: 0.1, 4: 0.1, 5: 0.1}),
-        (
-            {"lr_schedule": "step", "lr_step_epochs": 10, "lr_step_factor": 0.1},
-            {0: 0.1, 9: 0.1, 10: 0.01, 29: 0.001},
-        ),
         ({"lr_schedule": "cosine", "warmup_epochs": 200}, {99: 0.05}),  # longer than the run
     ],
 )

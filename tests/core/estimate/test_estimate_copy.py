@@ -106,7 +106,7 @@ def own_products():
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
     """Memory in all, that of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
-    forecaster, degrees = Forecaster(Experiment.of(plan(config, META, 1).deciding(False))), np.array([4, 7, 10])
+    forecaster, degrees = Forecaster(Experiment.of(plan(config, META).deciding(False))), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
     whole, _ = forecaster.rank(WHOLE, degrees)
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes // 2)
@@ -125,5 +125,5 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
-    rank, _ = Forecaster(Experiment.of(plan(config, META, 1).deciding(False))).rank(size, np.array([4]))
+    rank, _ = Forecaster(Experiment.of(plan(config, META).deciding(False))).rank(size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0

@@ -80,8 +80,8 @@ def test_what_cannot_be():
     for schedule in ("stale", "bns"):
         config = make_config({"graph": "g.h5", "schedule": schedule, "memory": "1G"}, registry_choices())
         with pytest.raises(ConfigError, match="--memory is for --schedule sar and lazy"):
-            plan(config, META, 2)
-        plan(config, META, 2, learns=False)
+            plan(config, META)
+        plan(config, META, learns=False)
     config = make_config({"graph": "g.h5", "intra_node": "shared", "memory": "1G"}, registry_choices())
     with pytest.raises(ConfigError, match="no --memory"):
-        plan(config, META, 2)
+        plan(config, META)

@@ -10,7 +10,7 @@ from core.forked import train
 from pages import example
 
 from hpcgnn.__main__ import main
-from hpcgnn.app.libraries import LIBRARIES
+from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.config import make_config
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec

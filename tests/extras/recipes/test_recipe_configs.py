@@ -70,7 +70,11 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys, monkeypatch):
 def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
     """Two epochs on one rank, after the propagation that its head tells of."""
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
-    filed, choices, session = read_toml(path), registry_choices(), SimpleNamespace(comm=SoloCommunicator(), **HERE)
+    filed, choices, session = (
+        read_toml(path),
+        registry_choices(),
+        SimpleNamespace(comm=SoloCommunicator(), show_heartbeats=lambda folder: None, **HERE),
+    )
     graph = graphs[kind_of(filed, path.read_text())]
     words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
     if "propagate" in words:

@@ -16,7 +16,7 @@ from mpi.small import GRAPHS, stored
 from mpi.training import CHOICES, configure, make_graphs
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.app.corrections import corrections_of
+from hpcgnn.app.corrections import CORRECTIONS, asked
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.predict import Request, predict
 from hpcgnn.app.resuming import options_of_run
@@ -199,7 +199,7 @@ def test_words_of_the_options():
     parser = build_parser(CHOICES)
 
     def parsed(*words):
-        return corrections_of(parser.parse_args(["evaluate", "run", *words]))
+        return asked(parser.parse_args(["evaluate", "run", *words]), CORRECTIONS)
 
     assert parsed() == []
     assert parsed("--correct-and-smooth") == [CorrectAndSmooth()]

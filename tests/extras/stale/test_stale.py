@@ -33,8 +33,7 @@ from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Largest, Linear
 from hpcgnn.ops.site import Facts
-from hpcgnn.plan.halo import check_halo
-from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -233,7 +232,7 @@ def test_what_a_plan_says_of_it(graph):
     assert "4 copies of the halo" in advice(config)
     config = configure(graph, schedule="stale", intra_node="shared")
     with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
-        check_halo(config, model_spec(file.meta, config))
+        plan(config, file.meta, 2)
 
 
 @pytest.mark.slow

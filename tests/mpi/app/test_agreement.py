@@ -72,19 +72,6 @@ def test_sources_are_not_read_where_another_rank_has(monkeypatch):
             library.choose()
 
 
-@pytest.mark.parametrize(
-    "ranks, shown",
-    [
-        ([3], "3"),
-        ([0, 1, 2], "0-2"),
-        ([0, 2, 3, 7], "0, 2-3, 7"),
-        (range(0, 18, 2), "0, 2, 4, 6, 8, 10 and 3 more ranges"),
-    ],
-)
-def test_ranks_are_said_as_ranges(ranks, shown):
-    assert agreement.ranges(ranks) == shown
-
-
 def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):
     """As when the file is made again while the job starts."""
     graph = graphs.with_task(graphs.random_undirected())

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from hpcgnn.app.export_weights import export
+from hpcgnn.app.weights import export
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.errors import CheckpointError
 from hpcgnn.plugins.averages import Averages

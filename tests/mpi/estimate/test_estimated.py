@@ -16,7 +16,6 @@ from hpcgnn.estimate.counts.traffic import Traffic
 from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.trial.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 
 from ..nodes import emulated
@@ -42,12 +41,12 @@ def foretold(comm, config, map_name, per_node=1):
 
 def _foretold(config, map_name, ranks, per_node=1):
     with GraphFile(config.data.graph) as file:
-        decided = plan(config, file.meta, ranks)
+        decided = plan(config, file.meta)
         config, keeps_input = decided.config, decided.spec.keeps_input
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
         counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         shares = count(config, counter)
-        steps = Selection(config).entry.count_steps(decided, counter)
+        steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
             return Forecaster(Experiment.of(decided)).forecast(replace(shares, steps=steps), steps.halos)
         return Forecaster(Experiment.of(decided)).forecast(

@@ -17,9 +17,8 @@ from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.lent import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
-from hpcgnn.plan.halo import check_halo
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.run_plan import plan
+from hpcgnn.plan.run_plan import RunPlan, check_plan, plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
@@ -178,7 +177,7 @@ def test_where_it_may_pay(comm, graph, node, monkeypatch):
     lines = []
     monkeypatch.setattr(bring_up.log, "info", lambda text, *values: lines.append(text))
     with GraphFile(graph) as file:
-        decided = plan(configure(graph, model="gcn"), file.meta, comm.size)
+        decided = plan(configure(graph, model="gcn"), file.meta)
     for of_rank_0, of_others, many, pays in (
         (True, True, 8, True),
         (False, True, 8, False),
@@ -186,7 +185,7 @@ def test_where_it_may_pay(comm, graph, node, monkeypatch):
         (False, False, 2, True),
     ):
         monkeypatch.setattr(bring_up, "huge_pages", lambda: of_rank_0 if comm.rank == 0 else of_others)
-        monkeypatch.setattr("hpcgnn.plan.halo.MANY_RANKS", many)
+        monkeypatch.setattr("hpcgnn.plan.run_plan.MANY_RANKS", many)
         lines.clear()
         assert bring_up._may_read_in_place(decided, comm) == (several and pays)
         assert any("no huge pages" in line for line in lines) == (several and not pays)
@@ -196,4 +195,4 @@ def test_what_cannot_be_read_in_place(graph):
     for options in ({"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
         config = configure(graph, **options, intra_node="shared")
         with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
-            check_halo(config, model_spec(file.meta, config))
+            check_plan(RunPlan(config, model_spec(file.meta, config)))

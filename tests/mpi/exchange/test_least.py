@@ -14,8 +14,8 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
-from hpcgnn.plan.halo import check_halo
 from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import RunPlan, check_plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
@@ -160,5 +160,5 @@ def test_what_needs_single_rows_has_them(comm, graph, options):
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)
     with pytest.raises(ConfigError, match="--halo least"):
-        check_halo(config.replace(halo="least"), spec)
-    check_halo(config, spec)
+        check_plan(RunPlan(config.replace(halo="least"), spec))
+    check_plan(RunPlan(config, spec))

@@ -14,7 +14,7 @@ import pytest
 import torch
 from asking import aggregate
 
-from hpcgnn.app.edge_weights import check_weights
+from hpcgnn.app.graph_checks import check_weights
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
@@ -150,7 +150,7 @@ def test_relations(comm, stored, map_name):
 def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
     """gcn takes roots: an error that counts. sage and rgcn say what their means are. Others divide by nothing."""
     (where, path), said = stored, []
-    monkeypatch.setattr("hpcgnn.app.edge_weights.log.warning", lambda text, *values: said.append(text % values))
+    monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
     negative = int(((looped.sum(1) < 0) | (looped.sum(0) < 0)).sum())
     plain = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile import narrow
 from hpcgnn.graphfile.narrow import SCALES, rounded
 from hpcgnn.graphfile.storage import write_rows
@@ -113,24 +112,6 @@ def test_others_are_widened(comm, files):
             assert held.local.features.dtype == held.model.spec.dtype and held.local.feature_scales is None
             assert torch.equal(held.local.features, wide.local.features)
             assert np.isfinite(held.step(0))
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(("dtype", "most"), [("fp16", 2**-11), ("bf16", 2**-8)])
-def test_a_narrow_aggregate(comm, files, caplog, dtype, most):
-    """It is rounded once, and the log has by how much."""
-    options = {"model": "sage", "hidden": 16, "layers": 2, "dropout": 0.5}
-    with caplog.at_level("INFO", "hpcgnn"):
-        narrow = trained(comm, configure(files["float16"][0], keep_input_dtype=dtype, **options))[3]
-    wide = trained(comm, configure(files["float16"][0], **options))[3]
-    kept, exact = (trainer.constants["input aggregate"] for trainer in (narrow, wide))
-    assert torch.equal(kept, exact.to(narrow.model.spec.aggregate))
-    (told,) = [record.args for record in caplog.records if record.msg.startswith("kept aggregate")]
-    assert 0 < told[1] < most
-    for a, b in zip(narrow.model.parameters(), wide.model.parameters(), strict=True):
-        torch.testing.assert_close(a, b, rtol=0.05, atol=0.02)
-    with pytest.raises(ConfigError, match="keep_input_dtype"):
-        build_trainer(comm, configure(files["float16"][0], keep_input_dtype=dtype, aggregator="max", **options))
 
 
 @pytest.mark.parametrize("name", ["int8, signed", "bfloat16", "float16"])

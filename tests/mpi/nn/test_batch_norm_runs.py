@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hpcgnn.app.restart import run_identity
+from hpcgnn.app.resuming import run_identity
 from hpcgnn.engine.checkpoint import check_identity
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.storage import GraphFile

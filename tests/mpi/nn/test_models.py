@@ -86,7 +86,7 @@ def is_kept(spec):
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     config = make_config({"graph": "-", "seed": SEED, **options}, CHOICES)
     with GraphFile(path) as file:
-        decided = RunPlan.of(config.replace(task=file.meta.task), spec)
+        decided = RunPlan(config.replace(task=file.meta.task), spec)
         halo_buffer = 4 * rows * widest_row(decided)
     local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
     trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)

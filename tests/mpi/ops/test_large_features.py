@@ -144,8 +144,8 @@ def test_a_slope_of_zero_trains_as_with_the_reference(comm, graph, heads, monkey
     """LeakyReLU is then ReLU; in one head, or in a power of two, what stands behind a row's edges must not become
     NaN.
     """
-    options = {"model": "gat", "negative_slope": 0.0, "hidden": 8, "heads": heads, "attention_dropout": 0.3}
-    config = configure(graph, **options)
+    monkeypatch.setattr("hpcgnn.nn.entry.SLOPE", 0.0)
+    config = configure(graph, model="gat", hidden=8, heads=heads, attention_dropout=0.3)
     found = curve(comm, config, "metis", None, 4)
     monkeypatch.setattr(library.state, "loaded", library.Loaded(None, reason="a test"))
     expected = curve(comm, config, "metis", None, 4)

@@ -27,7 +27,6 @@ OTHER = {
     "heads": 3,
     "out_heads": 2,
     "attention_dropout": 0.5,
-    "negative_slope": 0.7,
     "bases": 2,
     "linear_residual": True,
 }

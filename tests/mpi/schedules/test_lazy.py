@@ -39,9 +39,9 @@ def losses(records):
     ],
 )
 def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, map_name, input_dropout):
-    """Empty ranks and ranks without training nodes among them; every layer with epochs and a rate of its own."""
+    """Empty ranks and ranks without training nodes among them; every layer with epochs of its own."""
     graph, _, file = stored(comm, session_path, name)
-    options = {"model": kind, "layer_epochs": "6,4,5", "layer_lr": "0.1,0.05,0.02", "precision": "fp64", "hidden": 4}
+    options = {"model": kind, "layer_epochs": "6,4,5", "lr": 0.1, "precision": "fp64", "hidden": 4}
     options["input_dropout"] = input_dropout
     records = run(comm, file, shared_path / "run", partition=map_name, **options)
     start = build_trainer(SoloCommunicator(), configure(file, schedule="lazy", **options)).model.state_dict()
@@ -53,12 +53,11 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
     val = (labels >= 0) & torch.from_numpy(graph.split == graphs.VAL)
     expected = oracle.train_layer_by_layer(
         *(a, x, labels, train, val, start),
-        **{"kind": kind, "epochs": [6, 4, 5], "lr": [0.1, 0.05, 0.02], "dropout": 0.5, "seed": 5},
+        **{"kind": kind, "epochs": [6, 4, 5], "lr": 0.1, "dropout": 0.5, "seed": 5},
         edges=edges if input_dropout == "scaled" else None,
     )
     np.testing.assert_allclose(losses(records), expected, rtol=0, atol=1e-9)
     assert [record["layer"] for record in records] == [1] * 6 + [2] * 4 + [3] * 5
-    assert [record["lr"] for record in records] == [0.1] * 6 + [0.05] * 4 + [0.02] * 5
 
 
 # name: (options, whether features are stored sparsely)
@@ -90,8 +89,7 @@ def test_the_curve_of_one_rank(comm, session_path, shared_path, case):
 )
 def test_what_is_sent(comm, graph, shared_path, kind, hidden, precision, size):
     """The input of every layer, once, and no gradient of a row: 4 · B · (d_in + Σ d_hidden) bytes in fp32."""
-    options = {"model": kind, "hidden": hidden, "heads": 2, "precision": precision, "private_features": True}
-    before = comm.ledger.total().get("input", {"bytes_sent": 0})["bytes_sent"]
+    options = {"model": kind, "hidden": hidden, "heads": 2, "precision": precision}
     records = run(comm, graph, shared_path / "run", **options)
     of_all = summary(shared_path / "run")
     halo, width = of_all["partition"]["halo_rows_total"], 2 * hidden if kind == "gat" else hidden
@@ -112,10 +110,6 @@ def test_what_is_sent(comm, graph, shared_path, kind, hidden, precision, size):
     assert sent.get("evaluation", 0) <= len(records) * counts, "three pairs of numbers, no rows"
     parameters = sum(record["bytes"].get("allreduce", {"sum": 0})["sum"] for record in records[-EPOCHS:])
     assert comm.size == 1 or parameters == size * EPOCHS * comm.size * last_layer(kind, hidden)
-    listed = of_all["left_each_rank"]
-    assert [entry["rank"] for entry in listed] == list(range(comm.size))
-    mine = listed[comm.rank].get("input", {"bytes": 0})["bytes"] - before
-    assert sum(comm.allgather_object(mine)) == size * halo * FEATURES
 
 
 def last_layer(kind, hidden):

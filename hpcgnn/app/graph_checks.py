@@ -1,13 +1,17 @@
-"""Edge weights with a sum of zero or less: a warning at the start explains the effect, or an error refuses them (see
-graph/sums.py).
+"""Checks of the loaded graph before training: edge weights that sum to 0 or less, and splits that are empty.
+
+A warning at the start explains the effect, or an error refuses the graph (graph/sums.py). Without validation nodes no
+epoch is the best, and no patience can run out.
 """
 
 import logging
+from collections.abc import Mapping
 
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.errors import GraphError
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.relations import odd_relations
 from hpcgnn.nn.registry import MODELS
@@ -36,12 +40,10 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
     what = "pairs of a node and a relation" if divides == "relation" else "nodes"
     if divides == "sym" and below:
-        error = GraphError(
+        raise GraphError.on_all(
             f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
-        error.everywhere = True
-        raise error
     if comm.rank == 0 and (below or zero):
         nothing = "aggregate" if divides == "sym" else "mean"
         log.warning(
@@ -65,3 +67,37 @@ def _odd(adjacency: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
         else:
             edges[block.rows.long()] += counts
     return adjacency.degree < 0, (adjacency.degree == 0) & (edges > 0)
+
+
+def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:
+    """Warn once if validation or test nodes are missing.
+
+    Args:
+        counts: {split: nodes with a label, over all ranks}.
+        config: the configuration.
+        rank: this rank; rank 0 logs.
+        judged: the objects of the metrics, 'nodes' by default.
+
+    Raises:
+        ConfigError: on all ranks, if --patience would wait for a metric that never comes.
+    """
+    if not counts["val"]:
+        check_patience(config, judged)
+    if rank == 0 and config.run.eval_every:
+        if not counts["val"]:
+            log.warning(
+                "the graph has no validation %s: no best epoch can be chosen, and the test metric in the result "
+                "is that after the last epoch",
+                judged,
+            )
+        if not counts["test"]:
+            log.warning("the graph has no test %s: there will be no test metric", judged)
+
+
+def check_patience(config: Config, judged: str = "nodes") -> None:
+    """Raise ConfigError, for a graph without validation nodes (or edges), if --patience is given."""
+    if config.optim.patience:
+        raise ConfigError.on_all(
+            f"--patience {config.optim.patience}: expected a graph with validation {judged}, and "
+            f"{config.data.graph} has none; leave --patience out, or give it a validation split"
+        )
