@@ -103,6 +103,11 @@ PARTS = (
     Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
     Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),
     Part("oneCCL", of_ranks(3, "oneccl", *OF_ALL_RANKS, *OF_ONECCL, "-m", "smoke or processes"), ONECCL),
+    Part(
+        "without extras",
+        (sys.executable, "tests/without_extras.py", "tests/core", "tests/mpi", "-m", "not slow"),
+        ("hpcgnn/extras/", "hpcgnn/registry.py", "hpcgnn/plan/", "hpcgnn/options/"),
+    ),
     Part("slow of extras", (*PYTEST, "tests/extras", "-m", "slow"), ("hpcgnn/", "tests/extras/")),
     Part("slow of processes", of_ranks(2, "polite", *PROCESSES, "-m", "slow and (processes or smoke)"), ("hpcgnn/",)),
     Part(
