@@ -120,12 +120,6 @@ def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
     inputs = inputs_of(spec.inputs)
     if not inputs.file and meta.num_features:
         lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
-    raw = spec.input_dropout == "raw" and spec.dropout > 0
-    refetches = plan.schedule.layer_by_layer and not plan.entry.halo_copies(config)
-    if refetches and spec.constant_input and not (spec.sparse_input or raw):
-        lines.append(
-            f"without effect: --frozen-halo ({spec.model} keeps the aggregate of its input, and nothing of the halo)"
-        )
     return lines + TASKS[config.task.task].remarks(config, file)
 
 

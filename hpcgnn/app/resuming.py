@@ -34,7 +34,7 @@ _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and one that the graph file sets again.
 _NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
-_GONE = ("spare_core",)
+_GONE = ("spare_core", "log_every")
 # Removed options of training: a run of before that had one is used as any other, and does not go on.
 _GONE_FROM_TRAINING = tuple(name for name, removed in REMOVED.items() if removed.trained)
 

@@ -50,9 +50,8 @@ def advice(config: Config) -> str:
         helps.append("--prune auto")
     copies = selection.entry.halo_copies(config)
     if copies and not (traits.layer_by_layer and layers.constant_aggregate):
-        remedy = "--frozen-halo refetch" if traits.layer_by_layer else "--schedule sar"
         held = "a copy" if copies == 1 else f"{copies} copies"
-        helps.append(f"{remedy} ({schedule.schedule} holds {held} of the halo of all layers)")
+        helps.append(f"--schedule sar ({schedule.schedule} holds {held} of the halo of all layers)")
     if selection.model.stacked:
         helps.append(f"a --hidden below {model.hidden}")
     return f"what helps: {', '.join(helps[:-1])} or {helps[-1]}" if len(helps) > 1 else f"what helps: {helps[0]}"

@@ -180,11 +180,6 @@ def check_stages(path: str | Path, progress: dict[str, Any], epochs: list[int]) 
     epochs in each.
     """
     done = progress.get("stage", 0)
-    if done >= len(epochs):
-        raise CheckpointError(
-            f"{path} is of stage {done + 1} of its schedule and this run has {len(epochs)}: --finetune was "
-            "given there; resume with it"
-        )
     there = progress.get("planned", epochs)[:done]  # checkpoints of earlier versions do not know it
     if there != epochs[:done]:
         raise CheckpointError(

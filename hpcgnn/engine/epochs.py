@@ -74,7 +74,7 @@ class Epochs:
         trainer, progress, stopping = self._trainer, self.progress, False
         watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # by a person
         total = sum(options.epochs for options in trainer.stages)
-        nobody, pace = self._run_dir is None or not watched, Pace(self._options.log_every, progress.epoch)
+        nobody, pace = self._run_dir is None or not watched, Pace(progress.epoch)
         trainer.schedule.sync.prepare(trainer.training_graph)
         with tqdm(total=total, initial=progress.epoch, unit="epoch", disable=nobody, dynamic_ncols=True) as bar:
             while not (stopping or self._done()):
@@ -151,17 +151,13 @@ class Epochs:
         return progress.epoch - max(progress.best["epoch"], progress.begun) >= options.patience
 
     def _next_stage(self) -> None:
-        """Leave a stage with its best parameters for the next one. The best so far stays to be beaten unless the next
-        stage trains another predictor.
-        """
+        """Leave a stage with its best parameters for the next one, which trains another predictor."""
         trainer, progress = self._trainer, self.progress
         if self.best_state is not None:
             trainer.model.load_state_dict(self.best_state)
         progress.stage, progress.begun = progress.stage + 1, progress.epoch
-        same_predictor = trainer.schedule.sync.follow(progress.stage, trainer.model)
         trainer.begin_stage(progress.stage, progress.epoch)
-        if not same_predictor:
-            progress.best = self.best_state = None
+        progress.best = self.best_state = None
 
     def _show(self, record: Record, bar: tqdm, pace: Pace, last: bool) -> None:
         shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
@@ -180,8 +176,8 @@ class Epochs:
         total, layer = progress.epoch + left, trainer.stage.note.get("layer")
         if layer is None:
             return f"epoch {progress.epoch}/{total}", left
-        what = "all layers" if layer == "all" else f"layer {layer}/{len(trainer.model.convs)}"
-        return f"{what}, epoch {here}/{trainer.stage.options.epochs} ({progress.epoch}/{total} in all)", left
+        of_layer = f"layer {layer}/{len(trainer.model.convs)}, epoch {here}/{trainer.stage.options.epochs}"
+        return f"{of_layer} ({progress.epoch}/{total} in all)", left
 
 
 def costs_of_epoch(

@@ -111,17 +111,13 @@ class AdamW(Adam):
 
 
 class Sgd(Optimizer):
-    """Gradient descent with momentum."""
+    """Gradient descent with momentum 0.9."""
 
     state_names = ("momentum_buffer",)
 
-    def __init__(self, groups: list[dict[str, Any]], lr: float, momentum: float) -> None:
-        super().__init__(groups, lr)
-        self.momentum = momentum
-
     def move(self, parameters: Tensors, gradients: Tensors, states: list[State], **rates: Any) -> None:
         velocities = [state.get("momentum_buffer") for state in states]
-        momentum: dict[str, Any] = {"momentum": self.momentum, "dampening": 0.0, "nesterov": False}
+        momentum: dict[str, Any] = {"momentum": 0.9, "dampening": 0.0, "nesterov": False}
         sgd(parameters, gradients, velocities, **rates, **momentum, **_FUSED)
         for state, velocity in zip(states, velocities, strict=True):
             if velocity is not None:
@@ -144,17 +140,12 @@ def build_optimizer(model: Any, options: OptimConfig) -> Optimizer:
 
 def make_optimizer(groups: list[dict[str, Any]], options: OptimConfig) -> Optimizer:
     """The optimizer of --optimizer over groups {'params', 'weight_decay'}."""
-    if options.optimizer == "sgd":
-        return Sgd(groups, options.lr, options.momentum)
-    return {"adam": Adam, "adamw": AdamW}[options.optimizer](groups, options.lr)
+    return {"adam": Adam, "adamw": AdamW, "sgd": Sgd}[options.optimizer](groups, options.lr)
 
 
 def learning_rate(epoch: int, options: OptimConfig) -> float:
     """The learning rate of an epoch (from 0)."""
-    since = epoch - options.warmup_epochs
-    if since < 0:
-        return options.lr * (epoch + 1) / options.warmup_epochs
-    progress = since / max(1, options.epochs - options.warmup_epochs)
+    progress = epoch / options.epochs
     match options.lr_schedule:
         case "cosine":
             return options.lr * (0.5 * (1 + math.cos(math.pi * progress)))

@@ -15,10 +15,10 @@ _METRICS = ("train", "val", "test")
 
 
 class Pace:
-    """Makes the lines. every: epochs between them, 0 for times that grow; begun: epochs done before; clock: seconds."""
+    """Makes the lines. begun: epochs done before; clock: seconds."""
 
-    def __init__(self, every: int, begun: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._every, self._clock = every, clock
+    def __init__(self, begun: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._start = self._told_at = clock()
         self._told, self._due, self._first = begun, 0.0, True
         self._scores: dict[str, float | None] = {}
@@ -40,7 +40,7 @@ class Pace:
         self._training += record["seconds"]["epoch"]["max"]
         if "val" in record:
             self._scores, self._scored = {name: record[name] for name in _METRICS}, done
-        if not (self._first or last or (done % self._every == 0 if self._every else now >= self._due)):
+        if not (self._first or last or now >= self._due):
             return None
         epochs = max(1, done - self._told)
         seconds = (now - self._told_at) / epochs  # with evaluation and checkpoints

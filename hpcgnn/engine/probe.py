@@ -88,7 +88,7 @@ def probe_step(
     """
     buffers = HaloBuffers(0)
     # One step of a round.
-    plan = plan.changed(average_steps=1, average_seconds=0.0, correct_every=0)
+    plan = plan.changed(average_steps=1, correct_every=0)
     with logged_from(logging.WARNING):
         graph = small_graph(plan.spec, plan.config.task.task)
         trainer = Trainer(graph, plan, SoloCommunicator(), buffers, make_plugins)

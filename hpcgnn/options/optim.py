@@ -7,9 +7,8 @@ from hpcgnn.declaring import Having, Need, at_least, option
 
 @dataclass(frozen=True, kw_only=True)
 class OptimConfig:
-    optimizer: str = option("adam", "optimizer", flag=True, choices=("adam", "adamw", "sgd"))
+    optimizer: str = option("adam", "optimizer; sgd has momentum 0.9", flag=True, choices=("adam", "adamw", "sgd"))
     lr: float = option(0.01, "learning rate", flag=True, least=0.0)
-    momentum: float = option(0.9, "momentum of sgd", least=0.0, below=1.0, needs={"optimizer": ("sgd",)})
     weight_decay: float = option(0.0, "weight decay: L2 for adam and sgd, decoupled for adamw", flag=True, least=0.0)
     weight_decay_layers: str = option(
         "all",
@@ -18,7 +17,6 @@ class OptimConfig:
         needs={"weight_decay": Need("above 0", lambda value: value > 0)},
     )
     lr_schedule: str = option("constant", "learning rate over the epochs", choices=("constant", "cosine", "linear"))
-    warmup_epochs: int = option(0, "epochs of a linear rise to --lr", least=0)
     clip_norm: float = option(0.0, "largest global gradient norm; 0: no clipping", least=0.0)
     ema: float = option(
         0.0,

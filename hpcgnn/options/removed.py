@@ -31,7 +31,7 @@ REMOVED = {
     "distill_confidence": Removed(0.0, _TEACHERS),
     "hop_attention": Removed("none", "leave it out: sign joins the hops", trained=False),
     "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
-    "finetune_lr": Removed(0.0, "--finetune trains with --lr"),
+    "finetune_lr": Removed(0.0, "all layers are trained with --lr"),
     "layer_lr": Removed("", "all layers are trained with --lr"),
     "average_optimizer": Removed("keep", "each rank keeps the state of its optimizer"),
     "average_weights": Removed("uniform", "ranks with training nodes have equal weights"),
@@ -52,6 +52,12 @@ REMOVED = {
     "negative_slope": Removed(0.2, "the slope of LeakyReLU in attention is 0.2, as in PyG and DGL", trained=False),
     "lr_step_epochs": Removed(100, "use --lr-schedule cosine or linear"),
     "lr_step_factor": Removed(0.5, "use --lr-schedule cosine or linear"),
+    "finetune": Removed(0, "train the layers together in a run of --schedule sar"),
+    "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
+    "average_seconds": Removed(0.0, "give the steps of a round: --average-steps"),
+    "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
+    "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
+    "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
 }
 #: {option: {value: the way to go on}} of values that are gone. They acted in training alone.
 REMOVED_VALUES = {

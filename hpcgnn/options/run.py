@@ -81,9 +81,3 @@ class RunConfig:
         least=0.0,
         most=YEAR,
     )
-    log_every: int = option(
-        0,
-        "epochs between log lines without a terminal; 0: growing intervals",
-        details="0: a line after the first epoch, then at intervals from 10 seconds to 5 minutes.",
-        least=0,
-    )

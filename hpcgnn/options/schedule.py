@@ -35,8 +35,8 @@ class ScheduleConfig:
     intra_node: str = option(
         "auto",
         "ranks of a node exchange messages, or read shared memory",
-        details="messages: as between nodes. shared (sar, and lazy where layers keep sums or with --frozen-halo "
-        "refetch): ranks read rows in shared memory, without copies and buffers. What a node needs of another one "
+        details="messages: as between nodes. shared (sar, and lazy where layers keep sums): "
+        "ranks read rows in shared memory, without copies and buffers. What a node needs of another one "
         "crosses the network once, in lanes of all its ranks. Results differ by rounding. auto: shared where "
         "options and memory allow it and a twentieth of the rows between nodes is saved. It needs huge pages of "
         "shared memory, or 8 ranks of a node. Else, and on one node: messages.",

@@ -103,8 +103,7 @@ class RunPlan(Selection):
 
         Layer by layer, this holds if nothing of single rows is kept.
         """
-        frozen = self.takes_sums or not self.entry.halo_copies(self.config)
-        serves = self.schedule.exact_epochs or (self.schedule.layer_by_layer and frozen)
+        serves = self.schedule.exact_epochs or (self.schedule.layer_by_layer and self.takes_sums)
         plain = not self.task.all_rows and self.spec.same_edges and self.config.model.keep == "exact"
         plain = plain and not any(needs(self.config) for needs in NEEDS_MESSAGES)
         return serves and plain and self.transport.node_memory
@@ -118,7 +117,7 @@ class RunPlan(Selection):
         if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
             return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
         raw = spec.input_dropout == "raw" and spec.dropout > 0
-        return layer.constants_in_tiles and (spec.keeps_input or (self.entry.sends_once(self.config) and not raw))
+        return layer.constants_in_tiles and (spec.keeps_input or (schedule.layer_by_layer and not raw))
 
     @property
     def multiplies_input(self) -> bool:
@@ -173,8 +172,8 @@ def _halo(of: RunPlan) -> Iterator[str]:
     options, model = of.config.schedule, of.spec.model
     if of.in_place and not of.can_read_in_place:
         yield (
-            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums or "
-            "with --frozen-halo refetch; the same edges in all epochs, no --memory, only --keep exact, a task of "
+            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums; "
+            "the same edges in all epochs, no --memory, only --keep exact, a task of "
             f"labels; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
             "--intra-node messages"
         )

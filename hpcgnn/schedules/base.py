@@ -163,12 +163,6 @@ class AllreduceEveryStep:
         """The stage number `index`, whose options are options = plan[index]. Nothing is sent or computed yet."""
         return Stage(model, options)
 
-    def follow(self, index: int, model: Model) -> bool:
-        """Called with the best parameters of stage index - 1 in place, before stage `index` begins. Returns whether the
-        best of before is still to be beaten (the model is the same predictor).
-        """
-        return True
-
     def prepare(self, graph: Graph) -> None:
         """Make what the steps need of the graph, before the first epoch. Collective."""
 
@@ -250,7 +244,6 @@ class ScheduleEntry:
         count_steps: count_steps(RunPlan, Counter or None) for `hpcgnn estimate`: the steps of an epoch if the schedule
             counts them itself (estimate/counts/own_steps.py), else None. Without a Counter it raises ConfigError.
         halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
-        sends_once: config -> whether all of training reads rows that were sent once.
     """
 
     build: Build
@@ -261,4 +254,3 @@ class ScheduleEntry:
     reads_clusters: bool = False
     count_steps: Callable[[Any, Any], Any] = _nothing
     halo_copies: Callable[[Config], int] = lambda config: 0
-    sends_once: Callable[[Config], bool] = lambda config: False

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import torch
 
@@ -46,21 +46,6 @@ log = logging.getLogger("hpcgnn")
 class LazyConfig(ScheduleConfig):
     """The options of `lazy`."""
 
-    finetune: int = option(
-        0,
-        "lazy: epochs of exact training after the last layer",
-        details="All layers are trained together, as with sar.",
-        least=0,
-        schedules=("lazy",),
-    )
-    frozen_halo: str = option(
-        "keep",
-        "lazy: keep the halo's rows in memory, or refetch them every epoch",
-        details="For layers that weigh neighbours anew in every epoch (gat and others) and for sparse features. On "
-        "bad maps the halo is larger than a rank's share.",
-        choices=("keep", "refetch"),
-        schedules=("lazy",),
-    )
     layer_epochs: str = option(
         "",
         "lazy: epochs of each layer, as 100,100,200 (default: --epochs)",
@@ -69,9 +54,7 @@ class LazyConfig(ScheduleConfig):
 
 
 class LayerByLayer(AllreduceEveryStep):
-    """A stage for each layer, and one for all together if that is asked for. halo: FullHalo; options:
-    LazyConfig.
-    """
+    """A stage for each layer. halo: FullHalo; options: LazyConfig."""
 
     def __init__(
         self, local: LocalGraph, halo: FullHalo, comm: Communicator, buffers: HaloBuffers, options: LazyConfig
@@ -82,11 +65,8 @@ class LayerByLayer(AllreduceEveryStep):
         self._present: Frozen | None = None
 
     def plan(self, options: OptimConfig) -> list[OptimConfig]:
-        """Return each layer's epochs, then the fine-tuning's."""
-        given, layers = self._options, self._num_layers
-        epochs = per_layer("--layer-epochs", given.layer_epochs, layers, options.epochs)
-        if given.finetune:
-            epochs = [*epochs, given.finetune]
+        """Return each layer's epochs."""
+        epochs = per_layer("--layer-epochs", self._options.layer_epochs, self._num_layers, options.epochs)
         return [replace(options, epochs=count) for count in epochs]
 
     def extend(self, model: Model) -> None:
@@ -96,17 +76,10 @@ class LayerByLayer(AllreduceEveryStep):
         self.first_whole = self._num_layers - 1
 
     def stage(self, index: int, options: OptimConfig, model: Model, graph: Graph) -> Stage:
-        """A layer with its head, or the whole model."""
-        if index == self._num_layers:
-            self._layer, self._present = -1, None
-            return Stage(_WholeModel(model), options, note={"layer": "all"})
+        """A layer with its head."""
         return Stage(
             LayerStage(model, index, lambda: self._frozen(index, model, graph)), options, note={"layer": index + 1}
         )
-
-    def follow(self, index: int, model: Model) -> bool:
-        """A new layer is another predictor, the fine-tuned model is not."""
-        return index == self._num_layers
 
     def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
         """Restore the state of the optimizers; the kept rows are computed again."""
@@ -142,12 +115,8 @@ class LayerByLayer(AllreduceEveryStep):
         raw = first and spec.input_dropout == "raw" and spec.dropout > 0
         if spec.constant_input and not isinstance(x, SparseRows) and not raw:
             with self._comm.ledger.booked_as(kind):
-                if first and self._options.finetune and spec.keeps_input:  # the fine-tuning needs the very same
-                    return KeptAggregate(graph.constant("input aggregate", lambda: conv.gather(graph, x)), x)
                 return KeptAggregate(conv.gather(graph, x), x)
         assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"
-        if self._options.frozen_halo == "refetch":
-            return KeptRows(graph, x, self._local.num_owned)
         with_its_halo = self._graph_with_halo(graph)
         rows: torch.Tensor | SparseRows
         if isinstance(x, SparseRows):
@@ -173,30 +142,13 @@ class LayerByLayer(AllreduceEveryStep):
         most = int(self._comm.allreduce_(torch.tensor([size]), "plan", "max"))
         if self._comm.size > 1:
             log.info(
-                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one "
-                "(--frozen-halo refetch keeps none)",
+                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one",
                 layer + 1,
                 f"{total[0]:,}",
                 what,
                 total[1] / 2**20,
                 most / 2**20,
             )
-
-
-class _WholeModel(torch.nn.Module):
-    """A model without its heads, which have no part in its output and must not decay."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.convs, self.norms, self.before = model.convs, model.norms, model.before
-        self._model = [model]  # in a list, so that its heads are not found
-
-    def forward(self, graph: Graph) -> torch.Tensor:
-        return self._model[0](graph)
-
-    def train(self, mode: bool = True) -> Self:
-        self._model[0].train(mode)
-        return super().train(mode)
 
 
 def build_lazy(
@@ -222,6 +174,5 @@ SCHEDULE = ScheduleEntry(
     ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True),
     check_lazy,
     LazyConfig,
-    halo_copies=lambda config: int(_options(config).frozen_halo == "keep"),
-    sends_once=lambda config: not _options(config).finetune,
+    halo_copies=lambda config: 1,
 )

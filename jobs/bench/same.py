@@ -52,7 +52,7 @@ CASES = {
     "gcn-mixed": ("undirected", "--model gcn --precision mixed --halo-buffer 0.002"),
     "sage-whole": ("directed", "--model sage --prune none --halo-buffer 0.002"),
     "gat-whole": ("undirected", "--model gat --heads 2 --prune none"),
-    "lazy-sage": ("directed", "--schedule lazy --model sage --layer-epochs 2 --finetune 2"),
+    "lazy-sage": ("directed", "--schedule lazy --model sage --layer-epochs 2"),
     "lazy-gat": ("undirected", "--schedule lazy --model gat --heads 2 --layer-epochs 2"),
     "lazy-rgcn": ("directed", "--schedule lazy --model rgcn --layer-epochs 2"),
     "tma": ("directed", "--schedule tma --model sage --average-steps 2 --correct-every 2"),

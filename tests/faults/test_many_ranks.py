@@ -55,7 +55,7 @@ def test_a_rank_of_many_is_found_and_named(folder, server, fault, tmp_path):
 def test_memory_and_open_files_stay_as_they_are(folder, tmp_path):
     """With an evaluation and a checkpoint after each hundredth of the steps."""
     program = PROGRAM.format(looks=(STEPS // 10, STEPS))
-    seldom = ("--eval-every", STEPS // 100, "--checkpoint-every", STEPS // 100, "--log-every", STEPS)
+    seldom = ("--eval-every", STEPS // 100, "--checkpoint-every", STEPS // 100)
     words = ("train", "--graph", folder / "graph.h5", "--run-dir", tmp_path / "run", "--hidden", 8, "--layers", 2)
     done = start(2, "-c", program, *words, "--epochs", STEPS, *seldom, limit=600)
     assert done.code == 0, done.err

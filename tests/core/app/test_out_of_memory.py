@@ -73,8 +73,8 @@ def test_who_runs_out_of_memory():
         ({}, ("more ranks", "below 8 MiB", "--precision mixed", "--hidden below 256"), ("stale", "lazy", "--prune")),
         ({"model": "gat", "prune": "none"}, ("--prune auto",), ("mixed",)),
         ({"precision": "fp64", "model": "sgc"}, ("--precision fp32",), ("--hidden",)),
-        ({"schedule": "lazy", "model": "gat"}, ("--frozen-halo refetch",), ("mixed",)),
-        ({"schedule": "lazy", "model": "gat", "frozen_halo": "refetch", "halo_buffer": 0.5}, (), ("refetch", "MiB")),
+        ({"schedule": "lazy", "model": "gat"}, ("--schedule sar",), ("mixed",)),
+        ({"schedule": "lazy", "model": "gat", "halo_buffer": 0.5}, (), ("MiB",)),
     ],
 )
 def test_advice_is_of_what_is_not_done_yet(options, there, absent):

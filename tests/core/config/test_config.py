@@ -43,8 +43,6 @@ OUT_OF_RANGE = (
     ("threads", -1),
     ("eval_every", -1),
     ("halo_buffer", -1.0),
-    ("momentum", 1.0),
-    ("log_every", -1),
 )
 OF_ANOTHER_TYPE = (
     ("layers", "3"),

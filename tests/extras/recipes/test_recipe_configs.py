@@ -84,7 +84,6 @@ def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
         propagate_features(make_config(given, choices), session, request_of(arguments))
         graph = arguments.output
     values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
-    values |= {name: 0 for name in ("warmup_epochs",) if name in values}
     assert train(make_config(values, choices, str(path)), session) == 0
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()

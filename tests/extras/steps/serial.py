@@ -70,7 +70,7 @@ class Serial:
             for each in (local.features, local.labels, local.mask("train"))
         )
         self.share, self.count = shares_of(path, steps)
-        self.histories = {}
+        self.histories, self.velocities = {}, [torch.zeros_like(each) for each in self.model.parameters()]
         self.reach = [self.train]  # bool (n,): rows of the features and of each layer that the loss depends on
         for _ in self.model.convs:
             self.reach.insert(0, self.reach[0] | (self.counts[self.reach[0]] > 0).any(0))
@@ -105,9 +105,9 @@ class Serial:
             loss = self.step(number)
             loss.backward()
             with torch.no_grad():
-                for each in self.model.parameters():
+                for each, velocity in zip(self.model.parameters(), self.velocities, strict=True):
                     if each.grad is not None:
-                        each -= RATE * self.count * each.grad
+                        each -= RATE * velocity.mul_(0.9).add_(self.count * each.grad)
             total += loss.item()
         return total
 

@@ -43,7 +43,7 @@ def test_against_a_serial_program(comm, session_path, schedule, name, model, mor
     """Losses and parameters of three epochs, on two maps."""
     path, narrow = stored(comm, session_path, name)[2], "history_dtype" in more
     options = {"keep_input": "never", "hidden": 6, "layers": 2, "dropout": 0.0, "lr": RATE, **MODELS[model], **more}
-    still = {"precision": "fp32" if narrow else "fp64", "optimizer": "sgd", "momentum": 0.0}
+    still = {"precision": "fp32" if narrow else "fp64", "optimizer": "sgd"}
     config = configure(path, schedule=schedule, steps=3, **still, **options)
     near = 2e-6 if narrow else 1e-10
     for map_name in ("dealt", "one empty"):

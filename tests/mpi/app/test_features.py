@@ -2,6 +2,7 @@
 beside a dense serial run with one table of embeddings.
 """
 
+import functools
 from dataclasses import replace
 
 import graphs
@@ -58,7 +59,7 @@ def oracle_losses(graph, parameters, a, fixed, rows, epochs, options):
         return oracle.loss(oracle.model(a, x, both, kind="sage", layers=2), labels, train)
 
     given = {name: options[name] for name in ("lr", "weight_decay", "clip_norm")}
-    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[options["optimizer"]]
+    kind = {"adam": torch.optim.Adam, "sgd": functools.partial(torch.optim.SGD, momentum=0.9)}[options["optimizer"]]
     losses, found = serial_curve(value_of, {**parameters, "rows": torch.from_numpy(rows)}, epochs, kind=kind, **given)
     return losses, found["rows"]
 
@@ -77,7 +78,7 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
         ("one empty", {"optimizer": "sgd", "weight_decay": 1e-2, "clip_norm": 0.05}),
     ):
         options = {"lr": 0.05, **more}
-        small = {"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64", "momentum": 0.0}
+        small = {"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64"}
         config = configure(path, features=inputs, seed=SEED, halo=halo, **small, **options)
         trainer = build_trainer(comm, config, map_name, 7)
         mine = trainer.graph.ids.numpy()

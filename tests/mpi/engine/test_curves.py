@@ -77,7 +77,7 @@ WAYS = {
     "fewest rows, lazy": ("undirected", {"schedule": "lazy", "epochs": 5}, LEAST),
     "in place, sage": ("directed multi-label", {**SAGE, "layers": 4}, IN_PLACE),
     "in place, gat": ("undirected", {"model": "gat", "hidden": 4, "heads": 3, "out_heads": 2}, IN_PLACE),
-    "in place, lazy": ("undirected", {"model": "sage", "schedule": "lazy", "finetune": 2}, IN_PLACE),
+    "in place, lazy": ("undirected", {"model": "sage", "schedule": "lazy"}, IN_PLACE),
     "in place, pruned gat": ("few train, directed", {"model": "gat", "hidden": 4, "heads": 3}, PRUNED | IN_PLACE),
 }
 

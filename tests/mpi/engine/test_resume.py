@@ -18,7 +18,7 @@ OPTIONS = {"model": "gin", "norm": "batch", "weight_decay": 1e-3}
 # A line for each schedule, and for whatever else keeps a state. The stages of `lazy` are in test_lazy_runs.py.
 PAUSED = {
     "gin, batch norm, adam": OPTIONS,
-    "gcn, sgd, warm-up": {"optimizer": "sgd", "lr": 0.05, "warmup_epochs": 8, "clip_norm": 1.0},
+    "gcn, sgd": {"optimizer": "sgd", "lr": 0.05, "clip_norm": 1.0},
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},

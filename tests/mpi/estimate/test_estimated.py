@@ -278,8 +278,7 @@ def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monke
 
 APPROXIMATE = {
     "lazy": {"schedule": "lazy", "epochs": 5},
-    "lazy, gat": {"schedule": "lazy", "model": "gat", "layer_epochs": "2,3", "finetune": 2},
-    "lazy, fetched anew": {"schedule": "lazy", "model": "gat", "frozen_halo": "refetch"},
+    "lazy, gat": {"schedule": "lazy", "model": "gat", "layer_epochs": "2,3"},
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "tma": {"schedule": "tma", "average_steps": 3, "epochs": 6},
     "tma, corrected": {"schedule": "tma", "average_steps": 2, "epochs": 6, "correct_every": 2},

@@ -62,10 +62,10 @@ def test_the_losses_of_the_oracle(comm, session_path, shared_path, kind, name, m
 
 # name: (options, whether features are stored sparsely)
 MODELS = {
-    "gat by refetching": ({"model": "gat", "heads": 2, "attention_dropout": 0.3, "frozen_halo": "refetch"}, False),
+    "gat": ({"model": "gat", "heads": 2, "attention_dropout": 0.3}, False),
     "gat on sparse features": ({"model": "gat", "heads": 2}, True),
     "sage, dropout of raw features": ({"model": "sage", "input_dropout": "raw"}, False),
-    "gatv2, fine-tuned": ({"model": "gatv2", "heads": 2, "finetune": 3}, False),
+    "gatv2": ({"model": "gatv2", "heads": 2}, False),
 }
 
 

@@ -22,7 +22,7 @@ def with_val(comm, session_path):
 
 
 def run(comm, path, run_dir, **options):
-    return train_into(comm, path, run_dir, **{"epochs": 4, "log_every": 1, **options})
+    return train_into(comm, path, run_dir, **{"epochs": 4, **options})
 
 
 @pytest.mark.processes
