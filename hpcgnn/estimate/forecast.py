@@ -16,10 +16,10 @@ from hpcgnn.estimate.small_copy import Direction, Size
 from hpcgnn.estimate.traffic import SEEN, HaloCounts, Nodes, Place, Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Trial
 from hpcgnn.exchange.stream import Use
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.available import huge_pages
+from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.account import FREE_HEAP, SHARED
