@@ -87,10 +87,16 @@ class BringUp:
     def load(self, watch: Watch = unwatched, labelled: bool | None = None) -> LocalGraph:
         """This rank's share. Collective. labelled: whether labels are read; None: as the task needs them."""
         decided, spec, buffers = self.plan, self.plan.spec, self.buffers
-        cap, loops = max(1, buffers.cap(buffers.widest_row)), decided.config.data.self_loops
         return load_local_graph(
-            *(self.graph.file, self.graph.clusters, self.session.comm, cap, loops, spec.dtype, decided.reads_edges),
-            *(watch, inputs_of(spec.inputs)),
+            self.graph.file,
+            self.graph.clusters,
+            self.session.comm,
+            cap=max(1, buffers.cap(buffers.widest_row)),
+            self_loops=decided.config.data.self_loops,
+            dtype=spec.dtype,
+            keep_edges=decided.reads_edges,
+            watch=watch,
+            inputs=inputs_of(spec.inputs),
             labelled=decided.task.labels if labelled is None else labelled,
             task_edges=TASKS[decided.config.task.task].task_edges(decided.config),
             edge_features=spec.edge_features > 0,
