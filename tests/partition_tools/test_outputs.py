@@ -28,7 +28,6 @@ def tables(tmp_path, monkeypatch):
         "--labels": "id,label\n0,1\n1,0\n2,1\n3,0\n",
         "--splits": "id,split\n0,train\n1,val\n2,test\n3,train\n",
         "--set tables.node_types=": "id,type\n0,a\n1,a\n2,b\n3,b\n",
-        "--set tables.node_ids=": "0\n1\n2\n3\n",
     }
     for option, text in texts.items():
         (tmp_path / f"{name_of(option)}.csv").write_text(text)
