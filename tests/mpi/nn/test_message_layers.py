@@ -32,7 +32,7 @@ from ..training import build_trainer, configure, generated
 from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
-SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, slope=0.2, dtype=torch.float64)
+SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, dtype=torch.float64)
 LAYERS = {
     "gat": lambda: GATConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
     "gat averaged": lambda: GATConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
