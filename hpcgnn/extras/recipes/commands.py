@@ -5,7 +5,7 @@ import argparse
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, make_config
-from hpcgnn.extras.recipes.correct_and_smooth import part, steps
+from hpcgnn.extras.recipes.correct_and_smooth import number, part, steps
 from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
@@ -33,13 +33,6 @@ def _operators(text: str) -> tuple[str, ...]:
     if len(set(names)) < len(names) or set(names) - set(OPERATORS):
         raise argparse.ArgumentTypeError(f"expected some of {', '.join(OPERATORS)}, joined by commas, got {text!r}")
     return names
-
-
-def _folds(text: str) -> int:
-    count = whole(text)
-    if not 2 <= count <= 1000:
-        raise argparse.ArgumentTypeError(f"expected 2 to 1000, got {text!r}")
-    return count
 
 
 def _relations(text: str) -> tuple[str, ...]:
@@ -86,7 +79,7 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
     )
     command.add_argument(
         "--label-folds",
-        type=_folds,
+        type=number(whole, 2, 1000, "2 to 1000"),
         metavar="G",
         default=5,
         help="a training node sees the labels of G - 1 of G groups, never of its own (default: 5)",
