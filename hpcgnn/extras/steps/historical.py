@@ -110,11 +110,6 @@ class HistoricalHalo(FullHalo):
         differ = any(not torch.equal(one, other) for one, other in pairs)
         return bool(self._comm.total(torch.tensor([int(differ)]), "plan"))
 
-    def begin_epoch(self, epoch: int) -> None:
-        """See HaloPolicy."""
-        super().begin_epoch(epoch)
-        self.begin()
-
     def begin(self) -> None:
         """Called before each forward pass: aggregations are known by their number in it."""
         self._call = 0
