@@ -11,14 +11,14 @@ from hpcgnn.offering import lazily
 if TYPE_CHECKING:
     from hpcgnn.interface.graph import TrainingGraph as TrainingGraph
     from hpcgnn.interface.load import load as load
-    from hpcgnn.report.frame import read_run as read_run
+    from hpcgnn.report.read import read_run as read_run
 
 __version__ = "0.4.0"
 
 _HOMES = {
     "load": "hpcgnn.interface.load",
     "TrainingGraph": "hpcgnn.interface.graph",
-    "read_run": "hpcgnn.report.frame",
+    "read_run": "hpcgnn.report.read",
 }
 # Graph files are made by partition_tools, which needs this package; this one does not need that.
 _MOVED = dict.fromkeys(

@@ -19,11 +19,10 @@ from hpcgnn.engine.memory_policy import MemoryPolicy, memory_policy
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.load import load_local_graph, open_graph
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.opening import open_graph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.available import huge_pages
+from hpcgnn.memory.resident import huge_pages
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import MANY_RANKS, RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins

@@ -20,7 +20,7 @@ from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.errors import RunDirError
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read

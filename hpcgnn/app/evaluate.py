@@ -18,7 +18,7 @@ from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.records import shown_number, to_json, write_atomically
-from hpcgnn.report.measures import named
+from hpcgnn.report.read import named
 from hpcgnn.terminal import tell
 
 log = logging.getLogger("hpcgnn")

@@ -1,6 +1,6 @@
 """Checks of the loaded graph before training: edge weights that sum to 0 or less, and splits that are empty.
 
-A warning at the start explains the effect, or an error refuses the graph (graph/sums.py). Without validation nodes no
+A warning at the start explains the effect, or an error refuses the graph (graph/blocks.py). Without validation nodes no
 epoch is the best, and no patience can run out.
 """
 

@@ -115,7 +115,7 @@ def load_trained(
     """
     comm = session.comm
     with comm.together("looking for a checkpoint"):
-        path = find_checkpoint(config.run.run_dir).path if comm.rank == 0 else None
+        path = str(find_checkpoint(config.run.run_dir).path) if comm.rank == 0 else ""
     path = comm.broadcast_object(path)
     with comm.together("reading the checkpoint"):
         checkpoint = Checkpoint(path)

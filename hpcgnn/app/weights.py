@@ -24,7 +24,7 @@ from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import CheckpointError, ConfigError, FormatError, RunDirError
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta

@@ -54,7 +54,7 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_training
         from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.memory_check import memory_lines
+        from hpcgnn.estimate.results import memory_lines
 
         place = place_of()
 

@@ -12,8 +12,7 @@ from tqdm import tqdm
 
 from hpcgnn.comm.ledger import KINDS, Entry
 from hpcgnn.engine.checkpoint import Tensors, save_checkpoint
-from hpcgnn.engine.clock import PHASES
-from hpcgnn.engine.pace import Pace
+from hpcgnn.engine.clock import PHASES, Pace
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.stopping import StopRequest
 from hpcgnn.records import shown_number

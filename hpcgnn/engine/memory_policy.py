@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.stored import Kept
 from hpcgnn.registry import Registry
 
 if TYPE_CHECKING:

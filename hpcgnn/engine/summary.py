@@ -24,9 +24,8 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
-from hpcgnn.report.curves import draw_curves
-from hpcgnn.report.measures import named
-from hpcgnn.report.read import RANKS
+from hpcgnn.report.figures import draw_curves
+from hpcgnn.report.read import RANKS, named
 from hpcgnn.terminal import tell
 
 if TYPE_CHECKING:

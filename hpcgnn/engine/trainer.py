@@ -9,9 +9,8 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.diagnosis import check_finite
-from hpcgnn.engine.gradients import FlatGradients
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.optim import Optimizer, build_optimizer, learning_rate
+from hpcgnn.engine.optim import FlatGradients, Optimizer, build_optimizer, learning_rate
 from hpcgnn.engine.views import Constants, TrainingPart, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph

@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.config import Config
-from hpcgnn.estimate.additions import ADDITIONS
-from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.estimate import ADDITIONS
+from hpcgnn.estimate.forecast import CountedGraph
 from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, size_in_words, table
 from hpcgnn.graphfile.hdf5 import replacing

@@ -28,8 +28,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.communicator import NodeMemory
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.lent import lent, rounded, shaped
+from hpcgnn.memory.arena import Arena, lent, rounded, shaped
 from hpcgnn.memory.resident import mapped_bytes
 
 #: The ledger's name for the seconds in meetings.

@@ -2,7 +2,7 @@
 type.
 
 It does not factor into a number for each row, as other normalisations do, so that both directions keep it per edge.
-Sums are those of the whole graph. Where weights sum to 0 (see sums.py), the mean is 0.
+Sums are those of the whole graph. Where weights sum to 0 (see `weight_sums`), the mean is 0.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,9 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.graph.blocks import Block
+from hpcgnn.graph.blocks import Block, weight_sums
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.split import EdgeList
-from hpcgnn.graph.sums import weight_sums
 
 
 def relation_weights(

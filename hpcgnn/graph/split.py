@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from hpcgnn.graph.blocks import Block
-from hpcgnn.graph.sums import weight_sums
+from hpcgnn.graph.blocks import Block, weight_sums
 from hpcgnn.placement.order import FoundEdges
 from hpcgnn.placement.ownership import MOST_INT32
 

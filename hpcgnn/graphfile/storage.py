@@ -134,7 +134,7 @@ class GraphFile:
 
     Attributes:
         meta: its root attributes; another rank may have read them from this very file.
-        shared: whether all ranks have the same file open, so that one may read for all (graph/opening.py).
+        shared: whether all ranks have the same file open, so that one may read for all (graph/load.py).
         progress: called without arguments after every read.
 
     Raises:

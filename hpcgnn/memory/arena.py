@@ -8,19 +8,48 @@ arena allocates nothing. It asks for huge pages, which a gather of random rows n
 The last reference may go in the collector of garbage, in the middle of any function, or in another thread. So returned
 memory only enters a queue, and the thread that takes memory empties the queue.
 
-Who keeps tensors that are saved for later (keeping.py) is asked before the arena grows.
+Who keeps tensors that are saved for later (stored.py) is asked before the arena grows.
 """
 
 import math
 import mmap
+import weakref
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
-from hpcgnn.memory.keeping import Keeper, Kept
-from hpcgnn.memory.lent import lent, rounded, shaped
+from hpcgnn.memory.stored import Keeper, Kept
+
+#: The size of a page: large memory begins at a multiple of it, and has as many bytes.
+GRAIN = 4096
+
+
+def rounded(nbytes: int) -> int:
+    """The next multiple of GRAIN."""
+    return -(-nbytes // GRAIN) * GRAIN
+
+
+class _Lent(np.ndarray):
+    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
+
+
+def lent(memory: Any, nbytes: int, start: int, give_back: Callable[..., object], *args: Any) -> torch.UntypedStorage:
+    """A storage of `nbytes` bytes of a buffer from `start` on; give_back(*args) is called when nothing refers to it.
+
+    That may be in any thread, and within any statement: give_back must be one that cannot be divided.
+    """
+    taken = np.frombuffer(memory, np.uint8, nbytes, start).view(_Lent)
+    weakref.finalize(taken, give_back, *args).atexit = False
+    return torch.from_numpy(taken).untyped_storage()
+
+
+def shaped(storage: torch.UntypedStorage, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+    """The tensor of a storage. Not a view: autograd forbids to write in place to one that an operator has returned."""
+    return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+
 
 #: Smaller tensors are from malloc.
 SMALL = 1 << 18

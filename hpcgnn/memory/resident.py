@@ -1,4 +1,5 @@
-"""The kernel's measurements of this process's memory, and the allocator's policy.
+"""Measurements of memory: this process's by the kernel, what the machine and its control groups leave, and the
+allocator's policy.
 
 Imports next to nothing, since it runs before torch is loaded, and before and after MPI starts.
 """
@@ -6,10 +7,13 @@ Imports next to nothing, since it runs before torch is loaded, and before and af
 import contextlib
 import ctypes
 import gc
+import os
+import re
 import sys
 import types
 from collections.abc import Iterable
 from mmap import PAGESIZE
+from pathlib import Path
 
 # /proc/self/pagemap has eight bytes for each page; it is read in parts, so that reading takes no memory.
 _ENTRY, _AT_ONCE = 8, 1 << 20
@@ -147,3 +151,45 @@ class PeakMemory:
         peak = status("VmHWM:")
         self.overall, self.span = max(self.overall, peak), max(self.span, peak)
         return peak
+
+
+_TABLE = Path("/proc/self/cgroup")
+_GROUPS, _OLD_GROUPS = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
+_SHARED = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+
+
+def machine_available() -> int:
+    """Return the bytes still available on the machine: free memory, and caches that the kernel can drop."""
+    with contextlib.suppress(OSError):
+        with_cache = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+        if with_cache:
+            return int(with_cache[1]) << 10
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def group_limits() -> list[int]:
+    """Limits of the control groups (versions 1 and 2) that this process is in, and of those above them."""
+    limits: list[int] = []
+    groups: list[str] = []
+    with contextlib.suppress(OSError):  # a system without them
+        groups = _TABLE.read_text().splitlines()
+    for line in groups:
+        _, controllers, place = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = _OLD_GROUPS if controllers else _GROUPS
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        here = root / place.lstrip("/")
+        for folder in (here, *here.parents):
+            if folder != root.parent and (folder / name).is_file():
+                text = (folder / name).read_text().strip()
+                limits += [int(text)] if text.isdigit() else []
+    return limits
+
+
+def huge_pages(setting: Path = _SHARED) -> bool:
+    """Return whether memory that processes share can have huge pages here. setting: the kernel's file."""
+    try:
+        return not {"[never]", "[deny]"} & set(setting.read_text().split())
+    except OSError:  # a kernel without them
+        return False

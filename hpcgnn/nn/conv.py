@@ -32,7 +32,7 @@ class Conv(nn.Module):
 
     Attributes:
         d_in, d_out: widths.
-        norm: how the neighbours are normalised (see graph/norms.py).
+        norm: how the neighbours are normalised (see graph/local.py).
         traits: needs and capabilities of the layer.
     """
 

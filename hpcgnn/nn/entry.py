@@ -79,7 +79,7 @@ class ModelEntry:
         return traits_of(self.layer(spec))
 
     def divisor(self, spec: ModelSpec) -> str:
-        """The sum of edge weights that the layers divide by: 'mean', 'sym' (graph/norms.py), 'relation', or ''."""
+        """The sum of edge weights that the layers divide by: 'mean', 'sym' (graph/local.py), 'relation', or ''."""
         norm = getattr(self.layer(spec), "norm", "")
         return norm if norm in ("mean", "sym", "relation") else ""
 

@@ -21,7 +21,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.stored import Kept
 from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover, Loan

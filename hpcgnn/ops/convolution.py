@@ -31,7 +31,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.stored import Kept
 from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.linear_aggregation import LinearOperator

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.stored import Kept
 from hpcgnn.ops.dropout import EluDropout, ReluDropout
 
 
@@ -22,7 +22,7 @@ class Loan:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
     y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
-    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/keeping.py). bias: (F,), the
+    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/stored.py). bias: (F,), the
     bias that is in y; its gradient comes back in `sums`.
     """
 

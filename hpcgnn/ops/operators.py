@@ -11,7 +11,7 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.wire import rounds_at_random
-from hpcgnn.graph.norms import scales
+from hpcgnn.graph.local import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.largest_neighbour import LargestNeighbour
 from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
@@ -47,7 +47,7 @@ class Operator(Generic[Made]):
 
 @dataclass(frozen=True)
 class Linear(Operator[LinearOperator]):
-    """R A S. norm: a key of graph/norms.py; dtype: of the rows."""
+    """R A S. norm: a key of graph/local.py; dtype: of the rows."""
 
     norm: str
     dtype: torch.dtype

@@ -1,17 +1,126 @@
-"""Run directories on disk: which of them can be trusted, and why others cannot.
+"""Run directories on disk: which of them can be trusted, and the numbers of each.
 
 A report must never be silently built on half a run. So a directory is either a `Run`, complete and consistent (summary,
 one record per epoch, one record per rank), or `Broken`, with a reason that the report shows.
+
+The numbers that a report compares have their unit in their name. Times are medians over epochs of the slowest rank's
+time. `seconds_*` are parts of an epoch in the mean over ranks, so that they add up. `seconds_imbalance` is the slowest
+rank's time above that mean.
 """
 
+import itertools
 import json
+import math
 import os
-from collections.abc import Iterable, Sequence
+import statistics
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hpcgnn.report.measures import measure
+from hpcgnn.errors import ConfigError, RunDirError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIB = 2**20
+SENT = ("halo_forward", "halo_backward", "input", "allreduce", "average")  # the traffic of training
+METRICS = ("best_val", "test_at_best_val", "test_at_end")
+PARTS = {
+    "forward": "forward, computing",
+    "forward_wait": "forward, waiting for rows",
+    "backward": "backward, computing",
+    "backward_wait": "backward, waiting for rows",
+    "reduction": "gradient reduction",
+    "step": "optimizer step",
+    "imbalance": "slowest rank above the mean",
+}
+
+
+def measure(run: "Run") -> dict[str, float]:
+    """{name: number} of a Run; NaN where it was not measured."""
+    summary, quality = run.summary, run.summary["partition"]
+    seconds, edges = summary["epoch_seconds"], [rank["edges"] for rank in run.ranks]
+    parts = [parts_of_epoch(record["seconds"]) for record in run.records]
+    return {
+        "epoch_seconds": seconds["median"],
+        "epoch_seconds_least": seconds["min"],
+        "epoch_seconds_most": seconds["max"],
+        **{f"seconds_{part}": statistics.median(epoch[part] for epoch in parts) for part in PARTS},
+        "seconds_total": cumulative_seconds(run)[-1],
+        "growth_bytes": _number(summary["training_growth_bytes"]["max"]),
+        "peak_rss_bytes": _number(summary["peak_rss_bytes"]["max"]),
+        "bytes_epoch": _bytes(run, run.records[-1]),
+        "bytes_total": cumulative_bytes(run)[-1],
+        "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
+        "imbalance_edges": max(edges) / statistics.fmean(edges) if any(edges) else math.nan,
+        "threads_per_core": threads_per_core(run.ranks),
+        "final_loss": _number(summary["final_loss"]),
+        "best_val": _number(summary["best_val"]),
+        "test_at_best_val": _number(summary["test_at_best_val"]),
+        "test_at_end": _number(run.records[-1].get("test")),
+    }
+
+
+def threads_per_core(ranks: Sequence[Mapping[str, Any]]) -> float:
+    """The most threads for one core that any set of ranks had. Ranks that may run on a common core belong together.
+
+    At most 1 if every thread had a core of its own; NaN if the records lack the data.
+    """
+    sets: list[tuple[set[tuple[str, int]], int]] = []
+    for rank in ranks:
+        if not rank.get("cores") or not rank.get("threads"):
+            return math.nan
+        own = {(rank["host"], core) for core in rank["cores"]}
+        joined = [one for one in sets if one[0] & own]
+        sets = [one for one in sets if one not in joined]
+        sets.append((own.union(*(one[0] for one in joined)), rank["threads"] + sum(one[1] for one in joined)))
+    return max((threads / len(cores) for cores, threads in sets), default=1.0)
+
+
+def cumulative_bytes(run: "Run") -> list[float]:
+    """Bytes that training has sent on all ranks by the end of each epoch."""
+    return list(itertools.accumulate(_bytes(run, record) for record in run.records))
+
+
+def cumulative_seconds(run: "Run") -> list[float]:
+    """Seconds that training has taken on the slowest rank by the end of each epoch; evaluation is not counted."""
+    return list(itertools.accumulate(record["seconds"]["epoch"]["max"] for record in run.records))
+
+
+def parts_of_epoch(seconds: dict[str, Any]) -> dict[str, float]:
+    """{part: seconds} of one epoch, in the mean over ranks, from its record's `seconds`."""
+    mean = {name: value["mean"] for name, value in seconds.items()}
+    forward_wait = mean.get("halo_forward_wait", 0.0) + mean.get("input_wait", 0.0)
+    backward_wait = mean.get("halo_backward_wait", 0.0)
+    return {
+        "forward": mean["forward"] - forward_wait,
+        "forward_wait": forward_wait,
+        "backward": mean["backward"] - backward_wait,
+        "backward_wait": backward_wait,
+        "reduction": mean["reduction"],
+        "step": mean["step"],
+        "imbalance": seconds["epoch"]["max"] - mean["epoch"],
+    }
+
+
+def _bytes(run: "Run", record: dict[str, Any]) -> int:
+    """Bytes of training sent by all ranks in an epoch. A single rank passes reductions to MPI, but sends nothing."""
+    if run.summary["ranks"] == 1:
+        return 0
+    return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for kind in SENT)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def named(summary: Mapping[str, Any]) -> str:
+    """The name of the metric of a run, with its direction where it is an error. Earlier versions had no such metric."""
+    error = summary.get("better", "higher") == "lower"
+    return f"{summary['metric']}{' (lower is better)' * error}"
+
 
 MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory
 FOUND_BY = MARKS[1:]  # below a folder: a config.toml alone may be anything's
@@ -170,3 +279,39 @@ def _object(file: Path, text: str, required: Sequence[str], where: str = "") -> 
     if missing:
         raise Unusable(f"{where}{file.name} lacks {missing[0]!r}: written by another version of the program?")
     return value
+
+
+def read_run(path: str | Path) -> "pd.DataFrame":
+    """Return the metrics of a run directory as a DataFrame with a row for each epoch; the index counts from 1.
+
+    Columns are loss, lr, train, val, test (NaN in epochs without an evaluation), and an epoch's costs by dotted names:
+    seconds.epoch.max, bytes.halo_forward.sum, .... frame.attrs has 'config', the options of the run; 'summary', the
+    content of summary.json, or None for an unfinished run; 'path'. Needs neither torch nor MPI.
+
+    Raises:
+        RunDirError: the path is no run directory, or damaged.
+        ConfigError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ConfigError(
+            "read_run gives a table of pandas, which is not installed: pip install 'hpcgnn[plot]'"
+        ) from error
+    path = Path(path)
+    if not (path / "config.toml").is_file():
+        raise RunDirError(f"{path} is not the directory of a run: expected config.toml, which `hpcgnn train` writes")
+    try:
+        records = read_records(path) if (path / "metrics.jsonl").exists() else []
+        summary: dict[str, Any] | None = read_summary(path) if (path / "summary.json").exists() else None
+        sections = tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
+    except (Unusable, OSError, ValueError) as problem:
+        raise RunDirError(f"{path} cannot be read: {problem}") from problem
+    frame = pandas.json_normalize(records) if records else pandas.DataFrame({"epoch": [], "loss": []})
+    frame = frame.set_index("epoch")
+    for split in ("train", "val", "test"):
+        if split in frame:
+            frame[split] = frame[split].astype("float64")  # None, of a metric that is not defined
+    config = {key: value for section in sections.values() for key, value in section.items()}
+    frame.attrs.update(path=str(path), config=config, summary=summary)
+    return frame

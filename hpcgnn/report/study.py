@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.measures import METRICS, MIB, measure
-from hpcgnn.report.read import Run
+from hpcgnn.report.read import METRICS, MIB, Run, measure
 
 # Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
 FREE = {"graph", "partition", "auto_partition", "folder"}

@@ -248,7 +248,7 @@ class ScheduleEntry:
         check_graph: likewise check_graph(config, metadata of the graph, ModelSpec).
         reads_clusters: the schedule reads the cluster of each node.
         count_steps: count_steps(RunPlan, Counter or None) for `hpcgnn estimate`: the steps of an epoch if the schedule
-            counts them itself (estimate/counts/own_steps.py), else None. Without a Counter it raises ConfigError.
+            counts them itself (estimate/small_copy.py), else None. Without a Counter it raises ConfigError.
         halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
         sends_once: config -> whether all of training reads rows that were sent once.
     """

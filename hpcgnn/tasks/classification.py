@@ -1,10 +1,14 @@
-"""One class per node: cross-entropy, and metrics of the class with the largest logit, or of the order of the logits."""
+"""One class per node: cross-entropy, and metrics of the class with the largest logit, or of the order of the logits.
+
+Several 0/1 labels per node: binary cross-entropy, and metrics of all labels together or in the mean over labels.
+"""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.memory.arena import Arena
@@ -32,7 +36,7 @@ def class_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor,
     return comm.total(torch.stack([torch.bincount(each, minlength=logits.shape[1]) for each in parts]))
 
 
-def macro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+def macro_f1_of_classes(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
     """The mean F1 of the classes that some node has or is predicted to have, likewise."""
     return macro_f1_of(class_counts(logits, labels, mask, comm))
 
@@ -77,7 +81,7 @@ class Classification(LabelTask):
     probabilities = staticmethod(partial(torch.softmax, dim=1))
     metrics: ClassVar[dict[str, Metric]] = {
         "accuracy": Metric(accuracy, "no node has a class"),
-        "macro-f1": Metric(macro_f1, "no node has a class"),
+        "macro-f1": Metric(macro_f1_of_classes, "no node has a class"),
         "balanced-accuracy": Metric(balanced_accuracy, "no node has a class"),
         "roc-auc": Metric(partial(of_two, area=roc_auc), "all of them have the same class", outputs=2),
         "average-precision": Metric(partial(of_two, area=average_precision), "none has the second class", outputs=2),
@@ -123,3 +127,65 @@ class Classification(LabelTask):
 
     def blank(self, nodes: int, outputs: int) -> torch.Tensor:
         return torch.zeros(nodes, dtype=torch.int64)
+
+
+def micro_f1(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """2 TP / (2 TP + FP + FN) over all nodes and labels, predicting a label where its logit is positive. labels 0/1
+    (n_p, C).
+    """
+    predicted, truth = logits[mask] > 0, labels[mask] > 0
+    counts = comm.total(torch.stack([(predicted & truth).sum(), (predicted != truth).sum()]).to(torch.int64))
+    return ratio(2 * counts[0], 2 * counts[0] + counts[1])
+
+
+def label_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """The counts of the labels (metrics.py), likewise."""
+    predicted, truth = logits[mask] > 0, labels[mask] > 0
+    return comm.total(torch.stack([each.sum(0) for each in (predicted & truth, predicted, truth)]))
+
+
+def macro_f1_of_labels(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean F1 of the labels that are there on some node or predicted for some, likewise."""
+    return macro_f1_of(label_counts(logits, labels, mask, comm))
+
+
+def of_labels(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, area: Area) -> float:
+    """The mean over labels of an area under a curve, likewise."""
+    return area(logits[mask].double().numpy(), labels[mask].numpy() > 0, comm)
+
+
+class MultiLabel(LabelTask):
+    """A LabelTask. Labels: float32 (n_p, C) of 0 and 1."""
+
+    name, said, outputs = "multilabel", "several 0/1 labels per node", "labels"
+    losses = ("cross-entropy",)
+    probabilities = staticmethod(torch.sigmoid)
+    metrics: ClassVar[dict[str, Metric]] = {
+        "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
+        "macro-f1": Metric(macro_f1_of_labels, "no label is there on any of them, and none is predicted"),
+        "roc-auc": Metric(partial(of_labels, area=roc_auc), "no label is there on some of them and absent on others"),
+        "average-precision": Metric(partial(of_labels, area=average_precision), "no label is there on any of them"),
+    }
+
+    def by_class(
+        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
+    ) -> dict[str, Any]:
+        return {"classes": rows_by_class(label_counts(outputs, labels, mask, comm), names)}
+
+    def weight(self, labels: torch.Tensor) -> int:
+        return labels.numel()
+
+    def targets(self, labels: torch.Tensor, scale: Scale | None) -> torch.Tensor:
+        return labels
+
+    def loss(
+        self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
+    ) -> torch.Tensor:
+        selected = outputs if rows is None else outputs.index_select(0, rows)
+        return F.binary_cross_entropy_with_logits(selected, targets.to(selected.dtype), reduction="sum")
+
+    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
+        return (outputs > 0).to(torch.int32)
+
+    def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
+        return [f"label_{label}" for label in names or range(outputs)]

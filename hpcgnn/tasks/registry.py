@@ -5,8 +5,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.registry import Registry
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.classification import Classification
-from hpcgnn.tasks.multilabel import MultiLabel
+from hpcgnn.tasks.classification import Classification, MultiLabel
 from hpcgnn.tasks.regression import Regression
 from hpcgnn.traits import TaskTraits
 

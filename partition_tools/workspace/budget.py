@@ -4,7 +4,7 @@ import os
 import re
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.memory.available import group_limits, machine_available
+from hpcgnn.memory.resident import group_limits, machine_available
 
 SHARE = 0.5
 SMALLEST, MOST = 64 << 20, 1 << 50

@@ -25,7 +25,7 @@ STAGES = {
     "forward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_forward"),
     "backward": ("hpcgnn.exchange.transfer", "Transfer.begin", "halo_backward"),
     "meeting": ("hpcgnn.comm.node_memory", "MpiNodeMemory.meet"),
-    "reduction": ("hpcgnn.engine.gradients", "FlatGradients.clip"),
+    "reduction": ("hpcgnn.engine.optim", "FlatGradients.clip"),
     "step": ("hpcgnn.engine.optim", "Optimizer.step"),
     "evaluation": ("hpcgnn.tasks.labels", "Evaluator.scores"),
     "checkpoint": ("hpcgnn.engine.checkpoint", "_write_tensors"),

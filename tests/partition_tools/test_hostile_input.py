@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from partition_helpers import node_data, odd_graph, save_npz, view
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.main import main
 from partition_tools.graph import edges

@@ -7,9 +7,16 @@ import statistics
 import pytest
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.curves import draw_curves
-from hpcgnn.report.measures import MIB, PARTS, cumulative_bytes, cumulative_seconds, parts_of_epoch, threads_per_core
-from hpcgnn.report.read import read_runs
+from hpcgnn.report.figures import draw_curves
+from hpcgnn.report.read import (
+    MIB,
+    PARTS,
+    cumulative_bytes,
+    cumulative_seconds,
+    parts_of_epoch,
+    read_runs,
+    threads_per_core,
+)
 from hpcgnn.report.study import SHARED, build_study, notes, study_table
 
 from .conftest import summary

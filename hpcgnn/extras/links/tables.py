@@ -27,7 +27,7 @@ from hpcgnn.graphfile.hdf5 import writing
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.outputs.written_together import made_by_one
+from hpcgnn.outputs.arrays import made_by_one
 
 # Listed pairs whose scores are made at a time.
 _PAIRS = 1 << 12

@@ -6,7 +6,7 @@ from hpcgnn.cli import trained_runs
 from hpcgnn.comm.ledger import KINDS
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
-from hpcgnn.estimate.additions import ADDITIONS, Addition
+from hpcgnn.estimate import ADDITIONS, Addition
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
 from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES
 

@@ -17,9 +17,8 @@ from typing import Any
 import torch
 
 from hpcgnn.extras.offload.scratch import Scratch
-from hpcgnn.memory.arena import SMALL, Arena
-from hpcgnn.memory.keeping import Keeper, Kept
-from hpcgnn.memory.lent import rounded
+from hpcgnn.memory.arena import SMALL, Arena, rounded
+from hpcgnn.memory.stored import Keeper, Kept
 
 
 class Store:

@@ -12,8 +12,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload.options import AUTO, options_of, said_memory
 from hpcgnn.extras.offload.scratch import ScratchError
-from hpcgnn.memory.available import group_limits, machine_available
-from hpcgnn.memory.resident import resident_bytes
+from hpcgnn.memory.resident import group_limits, machine_available, resident_bytes
 from hpcgnn.plan.rules import Selection
 
 log = logging.getLogger("hpcgnn")

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 import torch
 
 from hpcgnn.extras.offload.scratch import REQUEST, Scratch
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.lent import rounded
+from hpcgnn.memory.arena import Arena, rounded
 from hpcgnn.memory.stored import StoredRows
 
 

@@ -8,8 +8,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.transforms.filtering import numbers, tiles
-from hpcgnn.graph.transforms.pruning import rows_of_layers
+from hpcgnn.graph.transforms.pruning import numbers, rows_of_layers, tiles
 
 # Of each remote edge, while its halo is agreed on and its rounds are made.
 _MAKING = 40

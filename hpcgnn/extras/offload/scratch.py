@@ -21,7 +21,7 @@ import numpy as np
 
 from hpcgnn import cores
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.memory.lent import rounded
+from hpcgnn.memory.arena import rounded
 
 # Bytes of a request, and threads that make requests: enough to keep a disk busy.
 REQUEST, THREADS = 8 << 20, 2

@@ -44,7 +44,7 @@ def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
 
 
 class Propagator(NamedTuple):
-    """norm: a key of graph/norms.py; returns: whether each hop takes back a part of the features."""
+    """norm: a key of graph/local.py; returns: whether each hop takes back a part of the features."""
 
     norm: str
     returns: bool

@@ -24,9 +24,8 @@ from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import GraphError
 from hpcgnn.extras.recipes.hops import OPERATORS, Request, check_roots, features_of, hops_of, label_hops_of
 from hpcgnn.extras.recipes.other_features import with_other_features
-from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graph.load import load_local_graph, read_clusters
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.opening import read_clusters
 from hpcgnn.graph.own_rows import read_original_id
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.storage import GraphFile

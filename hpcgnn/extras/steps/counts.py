@@ -12,9 +12,8 @@ import torch
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.counts.halo_counts import HaloCounts, Needs
-from hpcgnn.estimate.counts.shares import Counter
-from hpcgnn.estimate.trial.places import Place
+from hpcgnn.estimate.shares import ShareCounter
+from hpcgnn.estimate.traffic import HaloCounts, Needs, Place
 from hpcgnn.exchange.rounds import Rounds
 from hpcgnn.exchange.stream import Use
 from hpcgnn.extras.steps.options import options_of
@@ -42,7 +41,7 @@ class AtOnce(HaloCounts):
 class Steps:
     """The steps of an epoch under a plan, as OwnSteps. exact: see `check_graph`; counter: of the file and the map."""
 
-    def __init__(self, exact: bool, counter: Counter, plan: RunPlan) -> None:
+    def __init__(self, exact: bool, counter: ShareCounter, plan: RunPlan) -> None:
         self._counter, self._plan, self._solo = counter, plan, SoloCommunicator()
         self._random, options = Randomness(plan.config.run.seed), options_of(plan.config)
         sizes = np.diff(counter.file.read("clusters/offsets", dtype=np.int64))

@@ -20,12 +20,11 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.nodes import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
-from hpcgnn.graph.blocks import joined, own_block
+from hpcgnn.graph.blocks import joined, own_block, weight_sums
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
-from hpcgnn.graph.sums import weight_sums
-from hpcgnn.graph.transforms.filtering import filtered, numbers
+from hpcgnn.graph.transforms.pruning import filtered, numbers
 from hpcgnn.memory.stored import StoredRows
 
 _NONE = np.zeros(0, np.int64)

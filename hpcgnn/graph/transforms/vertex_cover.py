@@ -33,7 +33,7 @@ from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import PartialSums, Sending
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.transforms.between_nodes import to_planners
+from hpcgnn.graph.transforms.within_node import to_planners
 
 # Sums are worth their structure where they save more than this share of the rows.
 WORTHWHILE = 0.05

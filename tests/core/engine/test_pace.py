@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hpcgnn.engine.pace import Pace, duration
+from hpcgnn.engine.clock import Pace, duration
 
 from ..forked import train
 

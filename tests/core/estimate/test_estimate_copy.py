@@ -9,9 +9,8 @@ from graphs import META
 from hpcgnn.config import make_config
 from hpcgnn.estimate import forecast
 from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.trial.scaled_rank import Direction, Size, make_copy
-from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
-from hpcgnn.estimate.trial.trial import Experiment
+from hpcgnn.estimate.small_copy import Direction, GhostCommunicator, Size, make_copy
+from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
 from hpcgnn.plan.choices import registry_choices

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hpcgnn.estimate.counts.halo_counts import HaloCounts
-from hpcgnn.estimate.counts.traffic import halo_traffic
-from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator
+from hpcgnn.estimate.small_copy import GhostCommunicator
+from hpcgnn.estimate.traffic import HaloCounts, halo_traffic
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce, merge
 from hpcgnn.exchange.stream import Use

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.opening import check_trainable
+from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 
 N = 40

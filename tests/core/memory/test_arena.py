@@ -13,8 +13,7 @@ import torch
 from hypothesis import given, settings, strategies
 
 from hpcgnn.memory import resident
-from hpcgnn.memory.arena import SMALL, Arena
-from hpcgnn.memory.lent import GRAIN
+from hpcgnn.memory.arena import GRAIN, SMALL, Arena
 
 ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcgnn.memory import available
+from hpcgnn.memory import resident
 
 GIB = 1 << 30
 
@@ -15,11 +15,11 @@ def test_limits_of_groups(tmp_path, monkeypatch, old):
     for name, text in (("", str(9 << 40)), ("job", str(3 * GIB)), ("job/step", "max"), ("other", "1")):
         (tmp_path / "groups" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "groups" / name / file).write_text(text + "\n")
-    monkeypatch.setattr(available, "_TABLE", table)
-    monkeypatch.setattr(available, "_OLD_GROUPS" if old else "_GROUPS", tmp_path / "groups")
-    assert available.group_limits() == [3 * GIB, 9 << 40]
-    monkeypatch.setattr(available, "_TABLE", tmp_path / "absent")
-    assert available.group_limits() == []
+    monkeypatch.setattr(resident, "_TABLE", table)
+    monkeypatch.setattr(resident, "_OLD_GROUPS" if old else "_GROUPS", tmp_path / "groups")
+    assert resident.group_limits() == [3 * GIB, 9 << 40]
+    monkeypatch.setattr(resident, "_TABLE", tmp_path / "absent")
+    assert resident.group_limits() == []
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_limits_of_groups(tmp_path, monkeypatch, old):
 )
 def test_huge_pages_of_shared_memory(tmp_path, text, expected):
     (tmp_path / "shmem_enabled").write_text(text)
-    assert available.huge_pages(tmp_path / "shmem_enabled") is expected
-    assert not available.huge_pages(tmp_path / "none")
+    assert resident.huge_pages(tmp_path / "shmem_enabled") is expected
+    assert not resident.huge_pages(tmp_path / "none")

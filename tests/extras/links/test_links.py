@@ -19,7 +19,7 @@ from mpi.training import build_trainer, configure, generated
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import GraphError
 from hpcgnn.estimate.command import place_of
-from hpcgnn.estimate.memory_check import memory_lines
+from hpcgnn.estimate.results import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from partition_tools.interface.arrays import save_graph
 

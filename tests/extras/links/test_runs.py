@@ -13,7 +13,7 @@ from mpi.nn import test_edge_features
 from mpi.training import configure
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.estimate.forecast import CountedGraph
 from hpcgnn.extras.links.held_out import Drawn
 from hpcgnn.graphfile.storage import GraphFile
 

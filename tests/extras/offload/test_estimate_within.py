@@ -4,7 +4,7 @@ import json
 
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
-from hpcgnn.estimate.counts.sources import CountedGraph
+from hpcgnn.estimate.forecast import CountedGraph
 from hpcgnn.estimate.results import Place
 from hpcgnn.extras.offload.estimate import within
 from hpcgnn.graphfile.storage import GraphFile

@@ -13,8 +13,7 @@ from hpcgnn.extras.offload.folders import _file_system, check_folder, check_spac
 from hpcgnn.extras.offload.keeping import DiskKeeper
 from hpcgnn.extras.offload.limits import Limit
 from hpcgnn.extras.offload.scratch import REQUEST, Scratch, ScratchError
-from hpcgnn.memory.arena import SMALL, Arena
-from hpcgnn.memory.lent import GRAIN, rounded
+from hpcgnn.memory.arena import GRAIN, SMALL, Arena, rounded
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
 SAID = Limit(1 << 30, 0, 1, "1G")

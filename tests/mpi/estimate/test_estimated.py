@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from hpcgnn.engine.epochs import costs_of_epoch
-from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.shares import Counter
-from hpcgnn.estimate.counts.sources import CountedGraph, count
-from hpcgnn.estimate.counts.traffic import Traffic
-from hpcgnn.estimate.forecast import Forecaster
-from hpcgnn.estimate.trial.trial import Experiment
+from hpcgnn.estimate.forecast import CountedGraph, Forecaster, count
+from hpcgnn.estimate.shares import ShareCounter
+from hpcgnn.estimate.traffic import Nodes, Traffic
+from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.run_plan import plan
 
@@ -44,7 +42,7 @@ def _foretold(config, map_name, ranks, per_node=1):
         decided = plan(config, file.meta)
         config, keeps_input = decided.config, decided.spec.keeps_input
         between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
-        counter = Counter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
+        counter = ShareCounter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
         shares = count(config, counter)
         steps = decided.entry.count_steps(decided, counter)
         if steps is not None:
@@ -259,7 +257,7 @@ def test_odd_graphs_on_nodes(comm, session_path, name, map_name, options):
 @pytest.mark.parametrize("name", ["no edges", "random directed weighted"])
 def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monkeypatch):
     """--intra-node auto, by the same counts where shared memory has huge pages. Without, few ranks send messages."""
-    monkeypatch.setattr("hpcgnn.estimate.counts.sources.huge_pages", lambda: huge)
+    monkeypatch.setattr("hpcgnn.estimate.forecast.huge_pages", lambda: huge)
     config, made = configure(stored(comm, session_path, name)[2]), None
     with emulated(comm, comm.rank // per_node):
         trainer = build_trainer(comm, config, "dealt")

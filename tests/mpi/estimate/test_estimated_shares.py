@@ -6,7 +6,7 @@ import graphs
 import numpy as np
 import pytest
 
-from hpcgnn.estimate.counts.shares import Counter
+from hpcgnn.estimate.shares import ShareCounter
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
@@ -39,7 +39,7 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
     graph, where, path = stored(comm, session_path, name)
     local, rank = graphs.load(path, where.maps[map_name], comm), comm.rank
     with GraphFile(path) as file:
-        shares = Counter(file, where.maps[map_name], comm.size).shares()
+        shares = ShareCounter(file, where.maps[map_name], comm.size).shares()
     assert shares.ranks == comm.size and shares.directed == (not graph.undirected)
     assert shares.nodes[rank] == local.num_owned and shares.nodes.sum() == graph.num_nodes
     assert shares.train[rank] == int((local.split == SPLITS["train"]).sum())
@@ -69,7 +69,7 @@ def test_fewest_rows_are_those_of_the_ranks(comm, session_path, name):
     graph, where, path = stored(comm, session_path, name)
     local = least_rows(graphs.load(path, where.maps["random"], comm), comm, always=True)
     with GraphFile(path) as file:
-        shares = Counter(file, where.maps["random"], comm.size, "least").shares()
+        shares = ShareCounter(file, where.maps["random"], comm.size, "least").shares()
     rows = comm.allgather_object(graphs.load(path, where.maps["random"], comm).inward.plan.num_halo)
     assert shares.map_rows == sum(rows)
     for halo, plan in ((shares.inward, local.inward.plan), (shares.outward, local.outward.plan)):

@@ -15,7 +15,7 @@ from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.lent import rounded
+from hpcgnn.memory.arena import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.run_plan import RunPlan, check_plan, plan

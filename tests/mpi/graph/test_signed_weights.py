@@ -18,8 +18,8 @@ from hpcgnn.app.graph_checks import check_weights
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
+from hpcgnn.graph.blocks import weight_sums
 from hpcgnn.graph.relations import odd_relations, relation_weights
-from hpcgnn.graph.sums import weight_sums
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.schedules.full_halo import FullHalo

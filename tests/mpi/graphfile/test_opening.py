@@ -9,9 +9,8 @@ import pytest
 from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.config import make_config
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
-from hpcgnn.graph import opening
-from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graph.opening import open_graph
+from hpcgnn.graph import load
+from hpcgnn.graph.load import load_local_graph, open_graph
 from hpcgnn.graphfile.storage import GraphFile
 
 from ..small import stored
@@ -49,7 +48,7 @@ def looked_at(monkeypatch):
     noting(GraphFile, "_read_meta", "attributes")
     noting(GraphFile, "partitionings", "partitionings")
     noting(GraphFile, "read", part)
-    noting(opening, "check_structure", "structure")
+    noting(load, "check_structure", "structure")
     return found
 
 
@@ -153,7 +152,7 @@ def test_a_file_that_is_replaced_meanwhile(comm, path, monkeypatch):
         shutil.copy(path, new)
         new.replace(path)
 
-    monkeypatch.setattr(opening, "check_trainable", replaced)
+    monkeypatch.setattr(load, "check_trainable", replaced)
     with pytest.raises(FormatError, match="was replaced while the ranks opened it") as caught:
         open_graph(path, comm)
     assert caught.value.everywhere

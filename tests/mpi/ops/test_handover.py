@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.memory.keeping import Kept
+from hpcgnn.memory.stored import Kept
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS, complete

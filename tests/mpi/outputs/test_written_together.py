@@ -19,7 +19,7 @@ from hpcgnn.graphfile.original_order import OriginalOrder, share_of
 from hpcgnn.graphfile.own_ids import packed, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.outputs import arrays as result_arrays
-from hpcgnn.outputs import files, written_together
+from hpcgnn.outputs import files
 from hpcgnn.outputs.files import Contents
 
 pytestmark = pytest.mark.ranks(2)
@@ -100,7 +100,7 @@ def test_the_bytes_are_those_of_one_rank(comm, graph_files, shared_path, monkeyp
     monkeypatch.setattr(original_order, "SLAB_BYTES", 200)
     monkeypatch.setattr(files, "_NUMBERS", 12)
     if not seen and comm.rank == comm.size - 1:
-        monkeypatch.setattr(written_together, "_is_there", lambda *_: False)
+        monkeypatch.setattr(result_arrays, "_is_there", lambda *_: False)
     write(shared_path / name, comm, graph_files[ids], ids, some)
     write(shared_path / "array.npy", comm, graph_files[""], names=("logit",))
     write(shared_path / "lines.csv", comm, graph_files[ids], ids, some)

@@ -10,7 +10,7 @@ import torch
 import hpcgnn.memory.arena as arena
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.memory.lent import GRAIN
+from hpcgnn.memory.arena import GRAIN
 from hpcgnn.ops.linear_aggregation import LinearAggregation
 from hpcgnn.ops.row_tiles import tile_rows
 

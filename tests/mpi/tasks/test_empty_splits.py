@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hpcgnn.errors import CheckpointError
-from hpcgnn.report.curves import draw_curves
+from hpcgnn.report.figures import draw_curves
 from hpcgnn.tasks.registry import TASKS
 
 from ..runs import evaluated, log_of, summary, train_into

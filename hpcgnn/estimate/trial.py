@@ -17,9 +17,8 @@ from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
-from hpcgnn.estimate.trial.places import Place, place_of, plans
-from hpcgnn.estimate.trial.scaled_rank import Size, make_copy, on_ghost_node
-from hpcgnn.estimate.trial.simulated_comm import GhostCommunicator, GhostMemory
+from hpcgnn.estimate.small_copy import GhostCommunicator, GhostMemory, Size, make_copy, on_ghost_node
+from hpcgnn.estimate.traffic import Place, place_of, plans
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.stream import Use

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.counts.between_nodes import Nodes
-from hpcgnn.estimate.counts.halo_counts import Covers, HaloCounts, Needs
-from hpcgnn.estimate.counts.own_steps import OwnSteps
+from hpcgnn.estimate.small_copy import OwnSteps
+from hpcgnn.estimate.traffic import Covers, HaloCounts, Needs, Nodes
 from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.labels import LABELS
@@ -92,7 +91,7 @@ class Shares:
         return self.outward is not self.inward
 
 
-class Counter:
+class ShareCounter:
     """Counts the rows that the ranks of a graph file and a map receive.
 
     Attributes:
@@ -116,7 +115,7 @@ class Counter:
         self._halo_option, self._between = halo, between
         self._taken: Taken | None = None
 
-    def taking(self, taken: Taken) -> "Counter":
+    def taking(self, taken: Taken) -> "ShareCounter":
         """One that counts these edges alone."""
         found = copy.copy(self)
         found._taken = taken

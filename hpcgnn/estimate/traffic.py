@@ -1,0 +1,383 @@
+"""Exact bytes and messages of an epoch, from the uses of its streams and the rows between each pair of ranks.
+
+Rows are the different nodes at the ends of edges, or least covers of these. Nodes whose ranks read rows in place
+(exchange/nodes.py) exchange as one. A run's own functions cut rounds and turns (exchange/rounds.py,
+exchange/buffers.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from hpcgnn import kernels
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.nodes import cap_of_nodes
+from hpcgnn.exchange.rounds import Rounds, Segment, Sides, coalesce, cut, merge, segments
+from hpcgnn.exchange.stream import Use, row_sizes
+from hpcgnn.exchange.wire import Form
+
+if TYPE_CHECKING:
+    from hpcgnn.engine.trainer import Trainer
+    from hpcgnn.graph.local import LocalGraph
+
+#: (the layer whose share of the graph rows go along, (the layer, the step) of own steps of a schedule, None for
+#: all of the graph, or SEEN for the subgraph that training sees; 'inward' or 'outward').
+Place = tuple[int | tuple[int, int] | str | None, str]
+SEEN = "seen"
+
+
+def place_of(stream: Any, trainer: "Trainer", local: "LocalGraph") -> Place | None:
+    """Return the part of the graph that a stream goes along, or None for an unknown plan."""
+    return next((place for place, plan in plans(trainer, local) if plan is stream.plan), None)
+
+
+def plans(trainer: "Trainer", local: "LocalGraph") -> Iterator[tuple[Place, Any]]:
+    """Yield the plans of all streams, the whole graph's first."""
+    views = trainer.views
+    for layer, share in [(None, views.local), *enumerate(views.shares), (SEEN, views.subgraph)]:
+        if share is not None:
+            yield (layer, "inward"), share.inward.plan
+            yield (layer, "outward"), share.outward.plan
+    for place, inward, outward in trainer.schedule.sync.plans():
+        yield (place, "inward"), inward
+        yield (place, "outward"), outward
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Nodes of consecutive ranks.
+
+    Attributes:
+        ranks: P.
+        per_node: ranks of each node; the last one may have fewer.
+        returns: whether anything returns to the rows.
+        narrows: whether rows are narrowed on their way.
+    """
+
+    ranks: int
+    per_node: int
+    returns: bool = False
+    narrows: bool = False
+
+    @property
+    def number(self) -> int:
+        """How many nodes there are."""
+        return -(-self.ranks // self.per_node)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """int64 (number,): the ranks of each node."""
+        return np.minimum(self.per_node, self.ranks - self.per_node * np.arange(self.number))
+
+    @property
+    def fewest(self) -> int:
+        """The ranks of the node that has fewest."""
+        return int(self.sizes.min())
+
+    def cap(self, cap: int) -> int:
+        """The rows of a round between nodes, of those of a round between ranks."""
+        return cap_of_nodes(cap, self.fewest, self.returns, self.narrows)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """(number,): the sums of values (P,) of the ranks of each node."""
+        return np.add.reduceat(values, self.per_node * np.arange(self.number))
+
+
+class Sent(NamedTuple):
+    """What each rank sends in one pass, int64 (P,) each: rows and their messages; what returns for rows, and its
+    messages.
+    """
+
+    rows: np.ndarray
+    messages: np.ndarray
+    rows_back: np.ndarray
+    messages_back: np.ndarray
+
+
+def sent_in_lanes(
+    nodes: Nodes, receiver: np.ndarray, offset: np.ndarray, rows: np.ndarray, segments: Iterable[Segment]
+) -> Sent:
+    """What each rank sends of what nodes send each other, cut into lanes as by Peers.
+
+    Args:
+        nodes: the Nodes.
+        receiver: int64 (pairs,), node that receives.
+        offset: int64 (pairs,), ring offset of the node that sends.
+        rows: int64 (pairs,), rows of the pair.
+        segments: Segment of all messages of a pass.
+    """
+    found = Sent(*(np.zeros(nodes.ranks, np.int64) for _ in range(4)))
+    order = np.argsort(offset, kind="stable")
+    firsts = np.searchsorted(offset[order], np.arange(nodes.number + 1))
+    for segment in segments:
+        at = order[firsts[segment.offset] : firsts[segment.offset + 1]]
+        count = np.maximum(np.minimum(rows[at], segment.stop) - segment.start, 0)
+        to, source = receiver[at], (receiver[at] - segment.offset) % nodes.number
+        senders, receivers = nodes.sizes[source], nodes.sizes[to]
+        for place in range(nodes.per_node):
+            lane = np.where(place < senders, count * (place + 1) // senders - count * place // senders, 0)
+            there = lane > 0
+            sender, taker = source * nodes.per_node + place, to * nodes.per_node + place % receivers
+            for rank, lanes, messages in ((sender, *found[:2]), (taker, *found[2:])):
+                np.add.at(lanes, rank[there], lane[there])
+                np.add.at(messages, rank[there], 1)
+    return found
+
+
+# Rows of a rank are numbered from 0; those of a node are not.
+_OF_A_RANK = 1 << 32
+
+
+@dataclass(frozen=True)
+class HaloCounts:
+    """The number of rows between each pair of ranks, for one direction of the edges, or a layer's part of it.
+
+    Attributes:
+        ranks: P.
+        receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
+            offset (modulo P).
+        nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
+    """
+
+    ranks: int
+    receiver: np.ndarray
+    offset: np.ndarray
+    rows: np.ndarray
+    nodes: Nodes | None = None
+
+    @cached_property
+    def received(self) -> np.ndarray:
+        """int64 (P,): the halo rows of each rank."""
+        return np.bincount(self.receiver, self.rows, self.ranks).astype(np.int64)
+
+    @cached_property
+    def sent(self) -> np.ndarray:
+        """int64 (P,): the rows that each rank sends."""
+        return np.bincount((self.receiver - self.offset) % self.ranks, self.rows, self.ranks).astype(np.int64)
+
+    @cached_property
+    def peers(self) -> np.ndarray:
+        """int64 (P,): from how many ranks each receives."""
+        return np.bincount(self.receiver, minlength=self.ranks)
+
+    @cached_property
+    def takers(self) -> np.ndarray:
+        """int64 (P,): to how many ranks each sends."""
+        return np.bincount((self.receiver - self.offset) % self.ranks, minlength=self.ranks)
+
+    @cached_property
+    def most(self) -> np.ndarray:
+        """int64 (P - 1,): by ring offset, the most rows that any rank receives."""
+        found = np.zeros(self.ranks, np.int64)
+        np.maximum.at(found, self.offset, self.rows)
+        return found[1:]
+
+    @cached_property
+    def largest(self) -> int:
+        """The most rows that any rank receives, or sends."""
+        return int(max(self.received.max(initial=0), self.sent.max(initial=0)))
+
+    def crossing(self, per_node: int) -> "HaloCounts":
+        """Return the pairs of ranks on different nodes, of so many consecutive ranks each."""
+        sender = (self.receiver - self.offset) % self.ranks
+        away = sender // per_node != self.receiver // per_node
+        return replace(self, receiver=self.receiver[away], offset=self.offset[away], rows=self.rows[away])
+
+    def scaled(self, factor: float) -> "HaloCounts":
+        """Return all counts times a factor."""
+        rows = np.rint(self.rows * factor).astype(np.int64)
+        return replace(self, receiver=self.receiver[rows > 0], offset=self.offset[rows > 0], rows=rows[rows > 0])
+
+    @property
+    def adjoint(self) -> "HaloCounts":
+        """As many rows the other way."""
+        sender = (self.receiver - self.offset) % self.ranks
+        order = np.argsort(sender, kind="stable")
+        return replace(self, receiver=sender[order], offset=(self.ranks - self.offset)[order], rows=self.rows[order])
+
+    @property
+    def pairs(self) -> list[Segment]:
+        """All rows of each ring offset in one piece."""
+        return [Segment(k + 1, 0, most) for k, most in enumerate(self.most.tolist()) if most]
+
+    def rounds(self, cap: int) -> Rounds:
+        """The rounds that the ranks agree on for buffers of `cap` rows."""
+        stops = cut(self.sides.furthest, self.largest, cap, self.ranks)
+        return Rounds(segments(stops, self.most.tolist()), self.sides.sizes(stops).tolist())
+
+    @cached_property
+    def sides(self) -> Sides:
+        """Return the rows that each rank receives, and those it sends."""
+        sender = (self.receiver - self.offset) % self.ranks
+        side = np.concatenate([self.receiver, self.ranks + sender])
+        return Sides(side, np.tile(self.offset, 2), np.tile(self.rows, 2), 2 * self.ranks, self.ranks)
+
+
+class Needs:
+    """Collects the different nodes that each rank receives, by the rank that they come from. between: Nodes that stand
+    for ranks, or None.
+    """
+
+    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
+        self._ranks, self._between = ranks if between is None else between.number, between
+        self._found = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+        self._pending, self._node = list[tuple[np.ndarray, ...]](), 0
+
+    def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        """Edges from nodes of these owners into rows of a rank: (E,) each. Ranks come in ascending order."""
+        if self._between is None:
+            self._add(rank, owner, nodes, rows)
+            return
+        node, of = rank // self._between.per_node, owner // self._between.per_node
+        if node != self._node:
+            self._end_node()
+        self._node, away = node, of != node
+        self._pending.append((of[away], nodes[away], rows[away].astype(np.int64) + rank * _OF_A_RANK))
+
+    def _end_node(self) -> None:
+        """All edges of a node are there."""
+        if self._pending:
+            parts, self._pending = self._pending, []
+            self._add(self._node, *(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+    def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        _, first = np.unique(nodes, return_index=True)
+        counts = np.bincount((rank - owner[first].astype(np.int64)) % self._ranks, minlength=self._ranks)
+        offsets = np.flatnonzero(counts)
+        self._found.append((np.full(len(offsets), rank), offsets, counts[offsets]))
+
+    def counts(self) -> HaloCounts:
+        """The rows, where all that are needed travel."""
+        self._end_node()
+        return _joined(self._ranks, self._found, self._between)
+
+
+class Covers(Needs):
+    """Also collects the sizes of least covers of the edges between ranks (graph/transforms/vertex_cover.py)."""
+
+    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
+        super().__init__(ranks, between)
+        self._fewest = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+
+    def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
+        super()._add(rank, owner, nodes, rows)
+        if len(nodes) == 0:
+            return
+        offset = (rank - owner.astype(np.int64)) % self._ranks
+        order = np.lexsort((rows, nodes, offset))
+        nodes, rows = nodes[order], rows[order]
+        offsets, firsts = np.unique(offset[order], return_index=True)
+        sizes = [_cover(*each) for each in zip(np.split(nodes, firsts[1:]), np.split(rows, firsts[1:]), strict=False)]
+        self._fewest.append((np.full(len(offsets), rank), offsets, np.array(sizes, np.int64)))
+
+    def fewest(self) -> HaloCounts:
+        """The rows and sums of rows, where the fewest travel."""
+        self._end_node()
+        return _joined(self._ranks, self._fewest, self._between)
+
+
+def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
+    """The size of a least cover of these edges (E,), which are ordered by nodes."""
+    _, firsts = np.unique(nodes, return_index=True)
+    ends, indices = np.unique(rows, return_inverse=True)
+    indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))
+    return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
+
+
+def _joined(
+    ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], between: Nodes | None
+) -> HaloCounts:
+    parts = zip(*found, strict=True) if found else [[np.zeros(0, np.int64)]] * 3
+    receiver, offset, rows = (np.concatenate(part) for part in parts)
+    return HaloCounts(ranks, receiver, offset, rows, between)
+
+
+@dataclass
+class Traffic:
+    """The traffic of one kind.
+
+    Attributes:
+        bytes, messages: int64 (P,), sent by each rank.
+    """
+
+    bytes: np.ndarray
+    messages: np.ndarray
+
+
+def halo_traffic(
+    uses: Mapping[Place, Counter[Use]],
+    halos: Mapping[Place, HaloCounts],
+    row_bytes: int,
+    limit: int,
+    per_node: int = 1,
+) -> dict[str, Traffic]:
+    """{kind: Traffic}, of messages between nodes alone where nodes have several ranks.
+
+    Args:
+        uses, halos: uses of streams, and rows of their places.
+        row_bytes: of the widest row.
+        limit: bytes of the halo buffers.
+        per_node: ranks of a node that send each other messages.
+    """
+    found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
+    for place, used in uses.items():
+        halo = halos[place]
+        rounds = halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
+        for use, times in used.items():
+            turns = _cut_turns(rounds, use, limit, halo.nodes)
+            counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
+            sent = _sent(counted, [each for turn in turns for each in turn])
+            empty = np.zeros_like(sent.rows)
+            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
+            if use.rows.row_bytes:
+                kind.bytes += times * use.rows.row_bytes * sent.rows
+                kind.messages += times * sent.messages
+            if use.back is not None:
+                kind.bytes += times * use.back.row_bytes * sent.rows_back
+                kind.messages += times * sent.messages_back
+    return found
+
+
+def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
+    """Return the segments of each turn of a stream, cut as Stream does.
+
+    Args:
+        rounds: the rounds.
+        use: a use of the stream.
+        limit: bytes of the halo buffers.
+        nodes: the Nodes that exchange, or None for ranks.
+    """
+    back = use.back or Form(0, 0, use.rows.dtype)
+    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, 1 if nodes is None else nodes.fewest)
+    groups = coalesce(rounds.sizes, cap)
+    return [merge(each for index in group for each in rounds.segments[index]) for group in groups]
+
+
+def _sent(halo: HaloCounts, segments: Sequence[Segment]) -> Sent:
+    """Return the messages of each rank in one pass over these segments."""
+    if halo.nodes is not None:
+        return sent_in_lanes(halo.nodes, halo.receiver, halo.offset, halo.rows, segments)
+    there, back = _messages(halo, [(each.offset, each.start) for each in segments])
+    return Sent(halo.sent, there, halo.received, back)
+
+
+def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Return int64 (P,) twice: each rank's messages with rows, and its messages with gradients.
+
+    Args:
+        halo: counts of the rows.
+        segments: (ring offset, first row) of each.
+    """
+    offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
+    size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))
+    keys = np.sort(offsets * size + starts)
+    first = np.searchsorted(keys, halo.offset * size)
+    counts = np.searchsorted(keys, halo.offset * size + halo.rows) - first
+    sender = (halo.receiver - halo.offset) % halo.ranks
+    there, back = (np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))
+    return there, back
