@@ -21,8 +21,6 @@ _HOMES = {
     "read_run": "hpcgnn.report.read",
 }
 # Graph files are made by partition_tools, which needs this package; this one does not need that.
-_MOVED = dict.fromkeys(
-    ("save_graph", "partition", "from_pyg", "from_dgl", "from_scipy", "from_networkx"), "partition_tools"
-)
+_MOVED = dict.fromkeys(("save_graph", "partition", "from_pyg", "from_dgl", "from_scipy"), "partition_tools")
 __all__ = [*_HOMES]
 __getattr__, __dir__ = lazily(__name__, _HOMES, _MOVED)

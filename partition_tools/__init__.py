@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from partition_tools.cli.verify_graph import verify_graph as verify_graph
     from partition_tools.interface.arrays import partition as partition
     from partition_tools.interface.arrays import save_graph as save_graph
-    from partition_tools.interface.libraries import from_networkx as from_networkx
     from partition_tools.interface.libraries import from_pyg as from_pyg
     from partition_tools.interface.libraries import from_scipy as from_scipy
 
@@ -28,7 +27,6 @@ _HOMES = {
     "partition": "partition_tools.interface.arrays",
     "from_pyg": "partition_tools.interface.libraries",
     "from_scipy": "partition_tools.interface.libraries",
-    "from_networkx": "partition_tools.interface.libraries",
     "import_graph": "partition_tools.cli.import_graph",
     "generate_graph": "partition_tools.cli.generate_graph",
     "partition_graph": "partition_tools.cli.partition_graph",

@@ -26,19 +26,14 @@ def numbered_types(types: Any, what: str, names: Sequence[str]) -> tuple[Any, Se
         return types, names
     if names:
         raise GraphError(f"the {what} types are words, and there are names of {what} types as well; leave them out")
-    seen: dict[str, int] = {}
-    numbers = np.empty(types.size, np.int64)
-    for place, word in enumerate(types.reshape(-1).tolist()):
-        text = word.decode(errors="replace") if isinstance(word, bytes) else str(word)
-        if word != word or word is None or not text.strip():
-            raise GraphError(f"{what} {place} has no type; give one to each")
-        numbers[place] = seen.setdefault(text.strip(), len(seen))
-    words = sorted(seen)
+    given = (word.decode(errors="replace") if isinstance(word, bytes) else word for word in types.reshape(-1).tolist())
+    texts = np.array(["" if word is None or word != word else str(word).strip() for word in given], str)
+    if (texts == "").any():
+        raise GraphError(f"{what} {int(np.argmax(texts == ''))} has no type; give one to each")
+    words, numbers = np.unique(texts, return_inverse=True)
     if len(words) > MAX_TYPES:
         raise GraphError(f"there are {len(words):,} {what} types, expected at most {MAX_TYPES:,}; is this the column?")
-    order = np.empty(len(words), np.int64)
-    order[[seen[word] for word in words]] = np.arange(len(words))
-    return order[numbers].reshape(types.shape), words
+    return numbers.reshape(types.shape), words.tolist()
 
 
 def canonical_types(

@@ -27,7 +27,6 @@ from partition_tools.graph.quality import (
     check_grouping,
     cluster_graph,
     cluster_sizes,
-    hub_warning,
     hubs,
     node_attributes,
     partition_quality,
@@ -356,7 +355,12 @@ def _warn(data: GraphData, cluster_to_rank: np.ndarray, count: int, balance: str
     nodes, edges = (np.bincount(cluster_to_rank, np.diff(each), count) for each in (offsets, indptr[offsets]))
     found = hubs(indptr, count)
     if len(found):
-        reporter.warn(hub_warning(found, cluster_to_rank, offsets, data.edges, data.original_id))
+        degrees = np.diff(indptr)
+        hub = int(found[np.argmax(degrees[found])])
+        reporter.warn(
+            f"node {int(data.original_id[hub])} (its original id) has {degrees[hub]:,} in-edges, "
+            f"{degrees[hub] * count / indptr[-1]:.2f} times the fair share of each of {count} ranks"
+        )
         edges = np.delete(edges, rank_of(found, cluster_to_rank, offsets))
     balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))
     for what, worst in (("nodes", imbalance(nodes)), ("in-edges", imbalance(edges))):

@@ -122,27 +122,18 @@ def load_links(file: GraphFile) -> dict[str, GivenLinks]:
 def check_shape(path: Path, data: GraphData) -> None:
     """Raise GraphError for edges or an order that cannot be worked on; `verify` names the exact fault of such a
     file."""
-    n = data.num_nodes
-    for edges in (data.edges, data.edges_out):
-        if edges is not None and (
-            edges.indptr[0] != 0
-            or (np.diff(edges.indptr) < 0).any()
-            or edges.indptr[-1] != len(edges.indices)
-            or any(len(part) and not 0 <= part.min() <= part.max() < n for part in blocks(edges.indices, PIECE))
-        ):
-            raise GraphError(
-                f"{path}: the edges are damaged; `python -m partition_tools verify {shlex.quote(str(path))}` says how"
-            )
-    offsets = data.cluster_offsets
-    if (
-        offsets[0] != 0
-        or offsets[-1] != n
-        or (np.diff(offsets) < 0).any()
-        or len(data.original_id) != n
-        or (n and not np.array_equal(np.sort(data.original_id), np.arange(n)))
-        or (data.node_type is not None and len(data.node_type) != n)
-    ):
-        raise GraphError(
-            f"{path}: the clusters, original ids or node types are damaged; `python -m partition_tools "
-            f"verify {path}` says how"
-        )
+    n, directions = data.num_nodes, [edges for edges in (data.edges, data.edges_out) if edges is not None]
+    parts = (part for edges in directions for part in blocks(edges.indices, PIECE) if len(part))
+    sound = (
+        _rising(data.cluster_offsets, n)
+        and all(_rising(edges.indptr, len(edges.indices)) for edges in directions)
+        and all(part.min() >= 0 and part.max() < n for part in parts)
+        and np.array_equal(np.sort(data.original_id), np.arange(n))
+        and (data.node_type is None or len(data.node_type) == n)
+    )
+    if not sound:
+        raise GraphError(f"{path} is damaged; `python -m partition_tools verify {shlex.quote(str(path))}` says how")
+
+
+def _rising(pointers: np.ndarray, last: int) -> bool:
+    return bool(pointers[0] == 0 and pointers[-1] == last and (np.diff(pointers) >= 0).all())

@@ -42,22 +42,6 @@ def hubs(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
     return np.flatnonzero(degrees > degrees.sum(dtype=np.int64) / num_ranks)
 
 
-def hub_warning(
-    found: np.ndarray, cluster_to_rank: np.ndarray, offsets: np.ndarray, edges: Edges, original_id: np.ndarray
-) -> str:
-    """A warning about the largest of some `hubs`: its rank gathers own rows, and a row or a sum of each other rank."""
-    hub = int(found[np.argmax(np.diff(edges.indptr)[found])])
-    sources = np.asarray(edges.indices[int(edges.indptr[hub]) : int(edges.indptr[hub + 1])])
-    home, ranks = rank_of(hub, cluster_to_rank, offsets), rank_of(sources, cluster_to_rank, offsets)
-    gathered = np.count_nonzero(ranks == home) + len(np.unique(ranks[ranks != home]))
-    num_ranks, num_edges = int(cluster_to_rank.max()) + 1, int(edges.indptr[-1])
-    return (
-        f"node {int(original_id[hub])} (its original id) has {len(sources):,} in-edges, "
-        f"{len(sources) * num_ranks / num_edges:.2f} times the fair share of each of {num_ranks} ranks; where ranks "
-        f"send sums (--halo), its rank gathers {gathered:,} rows and sums for it"
-    )
-
-
 def rank_of(nodes: np.ndarray | int, cluster_to_rank: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """The ranks of nodes: int, of the shape of nodes."""
     found: np.ndarray = cluster_to_rank[np.searchsorted(offsets, nodes, side="right") - 1]

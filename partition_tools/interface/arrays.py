@@ -12,23 +12,15 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.graphfile.schema import GraphData
+from hpcgnn.graphfile.schema import Csr, GraphData
 from hpcgnn.output_files import check_outputs
 from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph, rank_counts
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
-from partition_tools.readers.arrays.in_memory import (
-    as_array,
-    as_links,
-    as_rows,
-    as_split,
-    mapped_files,
-    places,
-    plain_ids,
-)
-from partition_tools.readers.arrays.named_arrays import count_nodes
-from partition_tools.readers.tables.node_tables import column_names, label_numbers
+from partition_tools.readers.arrays.in_memory import as_array, as_links, as_rows, as_split, places, plain_ids
+from partition_tools.readers.arrays.named_arrays import ArrayOptions, graph_of, in_memory
+from partition_tools.readers.tables.node_tables import column_names
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter, ScriptReporter
 from partition_tools.workspace.working import Resources, working
@@ -105,13 +97,8 @@ def save_graph(
         GraphError, FormatError, ConfigError: a graph that is not sound, unfit arrays, unfit options. No file changes.
     """
     how = saving_of(saving)
-    ends = as_array(edge_index, "edge_index")
-    if ends.ndim != 2 or ends.shape[0] != 2:
-        turn = "; turn it: edge_index.T" if ends.ndim == 2 and ends.shape[1] == 2 else ""
-        raise FormatError(f"edge_index must have shape (2, E), got {tuple(ends.shape)}{turn}")
-    per_edge = {name: _given(getattr(how, name), name) for name in ("edge_weight", "edge_type", "edge_features")}
-    rows, classes, kinds = as_rows(features), _given(labels, "labels"), _given(how.node_type, "node_type")
-    held, num_nodes, ids = as_links(how.links), how.num_nodes, _given(how.node_ids, "node_ids")
+    ends, ids, rows = as_array(edge_index, "edge_index"), _given(how.node_ids, "node_ids"), as_rows(features)
+    held, num_nodes = as_links(how.links), how.num_nodes
     if ids is not None:
         held = {
             split: {part: places(array, ids, f"{split}_{part}") for part, array in parts.items()}
@@ -123,34 +110,26 @@ def save_graph(
         num_nodes = len(ids)
     elif ends.dtype.kind not in "iu":
         raise FormatError(f"edge_index must hold integers, got {ends.dtype}; ids that are words need node_ids")
-    for values in (rows, classes, kinds):
-        if isinstance(values, np.ndarray) and values.ndim == 0:
-            raise FormatError("features, labels and node_type have a value for each node, got a single value")
-    if num_nodes is None:
-        num_nodes = count_nodes(ends[0], ends[1], [rows, classes, kinds], how.reporter)
-    words: list[str] = []
-    if classes is not None:
-        classes, words = label_numbers(classes, "labels")
-    if words and len(how.class_names):
-        raise FormatError("class_names are for labels that are numbers, and these are words; leave class_names out")
-    of_classes = words or list(how.class_names) or column_names(getattr(labels, "columns", ()))
-    names = {"nodes": how.node_type_names, "edges": how.edge_type_names, "classes": of_classes}
-    raw = RawGraph(
-        src=ends[0],
-        dst=ends[1],
-        num_nodes=num_nodes,
-        features=rows,
-        labels=classes,
-        split=as_split(split, ids),
-        weight=per_edge["edge_weight"],
-        type=per_edge["edge_type"],
-        source=Path(path).stem,
-        node_type=kinds,
-        type_names={what: list(given) for what, given in names.items() if len(given)},
-        ids=None if ids is None else plain_ids(ids),
-        edge_features=per_edge["edge_features"],
-        links=held,
-    )
+    given = {
+        "edge_index": ends,
+        "x": rows,
+        "y": _given(labels, "labels"),
+        "edge_weight": how.edge_weight,
+        "edge_type": how.edge_type,
+        "edge_attr": _given(how.edge_features, "edge_features"),
+        "node_type": how.node_type,
+        "num_nodes": num_nodes,
+        "node_type_names": list(how.node_type_names) or None,
+        "edge_type_names": list(how.edge_type_names) or None,
+        "class_names": list(how.class_names) or column_names(getattr(labels, "columns", ())) or None,
+    }
+    if isinstance(rows, Csr):
+        shape = len(rows.indptr) - 1, rows.num_columns
+        given |= {"x": None, "x_indptr": rows.indptr, "x_indices": rows.indices, "x_data": rows.data, "x_shape": shape}
+    arrays = in_memory({name: value for name, value in given.items() if value is not None})
+    raw = graph_of("save_graph", arrays, ArrayOptions(), how.reporter)
+    raw.source, raw.split, raw.links = Path(path).stem, as_split(split, ids), held
+    raw.ids = None if ids is None else plain_ids(ids)
     return write_raw(path, raw, how)
 
 
@@ -171,7 +150,7 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
     counts = None if how.ranks is None else rank_counts(how.ranks)
     if counts is not None and counts[-1] > raw.num_nodes:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
-    check_outputs({"": path}, mapped_files(vars(raw).values()), how.force)
+    check_outputs({"": path}, force=how.force)
     resources = Resources(how.memory, None, how.reporter)
     # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
     with claimed(path), working(path, ["arrays in memory", id(raw)], resources, keep=False) as scratch:

@@ -1,4 +1,4 @@
-"""Graph files from the graph objects of other libraries: PyG's, SciPy's and NetworkX's.
+"""Graph files from the graph objects of other libraries: PyG's and SciPy's.
 
 The named arrays of PyG go through the reader of archives (`named_arrays.py`). So both refuse arrays that would be lost,
 in the same words. None of the libraries is imported: the caller's object brings its library.
@@ -13,7 +13,7 @@ import numpy as np
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from partition_tools.interface.arrays import Saving, save_graph, saving_of, write_raw
-from partition_tools.readers.arrays.graph_objects import arrays_of_networkx, entries_of, named_of_pyg
+from partition_tools.readers.arrays.graph_objects import entries_of, named_of_pyg
 from partition_tools.readers.arrays.named_arrays import ArrayOptions, graph_of, in_memory
 from partition_tools.workspace.progress import ScriptReporter
 
@@ -74,40 +74,11 @@ def from_scipy(
     rows, columns = matrix.shape
     if rows != columns or matrix.dtype.kind == "c":
         raise FormatError(f"expected a square matrix of real numbers, got {rows} x {columns} of {matrix.dtype}")
-    _refuse_arguments(more, ("edge_index", "edge_weight", "num_nodes"))
+    if given := [name for name in ("edge_index", "edge_weight", "num_nodes") if name in more]:
+        raise ConfigError(f"the matrix says its {given[0]} itself; leave the argument out")
     entries = entries_of(matrix, more.get("reporter") or ScriptReporter())
     if weighted is None:
         weighted = bool((entries.data != 1).any())
     weight = entries.data if weighted else None
     ends = np.stack([entries.row, entries.col])
     return save_graph(path, ends, features, labels, split, edge_weight=weight, num_nodes=rows, **more)
-
-
-def _refuse_arguments(given: Mapping[str, Any], known: Sequence[str]) -> None:
-    """ConfigError for an argument of `save_graph` that an object of a library has itself."""
-    if wrong := [name for name in known if name in given]:
-        raise ConfigError(f"the graph says its {wrong[0]} itself; leave the argument out")
-
-
-def from_networkx(
-    graph: Any,
-    path: str | Path,
-    *,
-    features: str | Sequence[str] = "x",
-    label: str = "y",
-    split: str = "split",
-    weight: str = "weight",
-    **more: Any,
-) -> GraphData:
-    """Write a graph of NetworkX as a graph file; the k-th of list(graph.nodes) is node k, and the file keeps its name.
-
-    A Graph is undirected, a DiGraph directed; multigraphs likewise. An attribute without any node is left out. Features
-    that some nodes lack are an error; labels and splits may be missing. For the rest see `save_graph`.
-
-    Args:
-        features: the attribute with a node's row of numbers, or the names of several with one number each.
-        label, split, weight: attributes of nodes (class or word; train, val or test) and of edges.
-    """
-    arrays = arrays_of_networkx(graph, features, label, split, weight)
-    _refuse_arguments(more, ("edge_index", "labels", "edge_weight", "num_nodes", "node_ids"))
-    return save_graph(path, **arrays, **more)

@@ -34,7 +34,7 @@ def forecast(num_edges: int, degrees: np.ndarray) -> tuple[int, float, float]:
     return (
         int(edges * (BYTES_PER_EDGE + share * BYTES_PER_SKEWED_EDGE)),
         edges * (SECONDS_PER_EDGE + share * SECONDS_PER_SKEWED_EDGE),
-        KAMINPAR_SECONDS_PER_EDGE * edges / min(num_cores(), MOST_CORES),
+        KAMINPAR_SECONDS_PER_EDGE * edges / min(len(cores.usable()), MOST_CORES),
     )
 
 
@@ -58,8 +58,3 @@ def choose(num_edges: int, degrees: np.ndarray, memory: int, reporter: Reporter)
         raise GraphError(f"{takes}{room}; install KaMinPar, which takes far less (pip install 'hpcgnn[kaminpar]')")
     reporter.warn(f"{takes}; KaMinPar would be faster: pip install 'hpcgnn[kaminpar]'")
     return metis
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(cores.usable())

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.placement.clusters import map_clusters, shares_of, starts, without_diagonal
@@ -32,18 +31,14 @@ def nested_map(
         sizes: (K,) or (K, m) weights to balance, as for `map_clusters`.
         cluster_graph: the symmetric graph of the clusters, as for `map_clusters`.
         num_ranks: P.
-        per_node: consecutive ranks on a node. With P or more all ranks are on one node.
+        per_node: consecutive ranks on a node, which divide P. With P or more all ranks are on one node.
         seed: of METIS and of the order of moves.
         rows: counts the rows between nodes of a map, int64 (K,), for the choice among maps in balance. None: the map
             with fewest edges is chosen.
 
     Returns:
         int32 (K,), values 0..P-1, none of them unused. The node of a rank is `rank // per_node`.
-
-    Raises:
-        GraphError: P is more than K, or not a multiple of per_node.
     """
-    check_per_node(num_ranks, per_node)
     shares = shares_of(sizes, num_ranks)
     if per_node == 1 or per_node >= num_ranks or num_ranks == len(shares):
         return map_clusters(sizes, cluster_graph, num_ranks, seed)
@@ -63,17 +58,6 @@ def nested_map(
         return excess, edges if rows is None else rows(each)
 
     return min([*found, flat], key=cost).astype(np.int32)
-
-
-def check_per_node(num_ranks: int, per_node: int) -> None:
-    """Raise GraphError where the ranks do not fill nodes of per_node ranks."""
-    if per_node < 1:
-        raise GraphError(f"the ranks of a node must be at least 1, got {per_node}")
-    if num_ranks > per_node and num_ranks % per_node:
-        raise GraphError(
-            f"{num_ranks} ranks do not fill nodes of {per_node} ranks; expected a multiple of {per_node}, such as "
-            f"{num_ranks - num_ranks % per_node}"
-        )
 
 
 def _within(clusters: np.ndarray, shares: np.ndarray, graph: Graph, per_node: int, seed: int) -> np.ndarray:

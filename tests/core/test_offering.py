@@ -37,7 +37,7 @@ def test_every_name_is_there(package):
         _ = package.loda
 
 
-@pytest.mark.parametrize("name", ["save_graph", "partition", "from_pyg", "from_scipy", "from_networkx"])
+@pytest.mark.parametrize("name", ["save_graph", "partition", "from_pyg", "from_scipy"])
 def test_a_name_that_has_moved_says_where_it_is(name):
     with pytest.raises(AttributeError, match=f"hpcgnn.{name} has moved; use partition_tools.{name} "):
         getattr(hpcgnn, name)

@@ -2,7 +2,6 @@
 
 import re
 
-import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -21,7 +20,6 @@ def names():
     split = random.integers(0, 3, N)
     return {
         "partition_tools": partition_tools,
-        "networkx": networkx,
         "matrix": scipy.sparse.random(N, N, 0.1, random_state=1),
         "edge_index": random.integers(0, N, (2, 4 * N)),
         "features": random.random((N, 3)),
@@ -30,9 +28,7 @@ def names():
     }
 
 
-@pytest.mark.parametrize(
-    "words", ["partition_tools.save_graph(", "partition_tools.from_scipy(", "partition_tools.from_networkx("]
-)
+@pytest.mark.parametrize("words", ["partition_tools.save_graph(", "partition_tools.from_scipy("])
 def test_recipes_write_graph_files(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(example("python.md", words), names())

@@ -2,7 +2,6 @@
 refusals.
 """
 
-import networkx
 import numpy as np
 import pytest
 import scipy.sparse
@@ -144,36 +143,6 @@ def test_scipy_without_weights_and_not_square(tmp_path, fails):
     (tmp_path / "c.npz").write_bytes((tmp_path / "b.npz").read_bytes()[:200])
     words = ("import", "--format", "scipy", tmp_path / "c.npz", "-o", tmp_path / "h.h5")
     assert "not a readable" in fails(*words)
-
-
-@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
-def test_networkx(tmp_path, kind):
-    graph = kind()
-    for number, name in enumerate("dacb"):
-        graph.add_node(name, x=[number, 1.5], y="even" if number % 2 == 0 else "odd", split="train")
-    graph.nodes["b"].clear()
-    graph.nodes["b"].update(x=[9, 9])
-    graph.add_weighted_edges_from([("d", "a", 2.0), ("a", "c", 3.0), ("c", "c", 4.0), ("a", "d", 5.0)])
-    partition_tools.from_networkx(graph, tmp_path / "g.h5")
-    edges = [(graph_row(u), graph_row(v), data["weight"]) for u, v, data in graph.edges(data=True)]
-    if not graph.is_directed():
-        edges += [(v, u, weight) for u, v, weight in edges if u != v]
-    seen = view(tmp_path / "g.h5")
-    assert seen.edges == edge_list(*zip(*edges))
-    assert seen.meta.undirected != graph.is_directed()
-    np.testing.assert_array_equal(seen.features, [[0, 1.5], [1, 1.5], [2, 1.5], [9, 9]])
-    np.testing.assert_array_equal(seen.labels, [0, 1, 0, -1])
-    np.testing.assert_array_equal(seen.split, [1, 1, 1, 0])
-    graph.add_edge("d", "b")
-    with pytest.raises(FormatError, match="1 have no attribute 'weight' of edges"):
-        partition_tools.from_networkx(graph, tmp_path / "none.h5")
-    with pytest.raises(FormatError, match="3 have no attribute 'size' of nodes"):
-        graph.nodes["d"]["size"] = 1
-        partition_tools.from_networkx(graph, tmp_path / "none.h5", features=["size"], weight="")
-
-
-def graph_row(name):
-    return "dacb".index(name)
 
 
 def test_pyg(tmp_path):

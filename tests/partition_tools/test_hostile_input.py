@@ -92,7 +92,6 @@ def write_texts(folder):
     (folder / "y.csv").write_text("id,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(LABELS)))
     ids = [f"n{i}" for i in range(N)]
     (folder / "words.csv").write_text("_,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
-    (folder / "ids.txt").write_text("\n".join(ids) + "\n")
     (folder / "classes.csv").write_text(
         "id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS))
     )
@@ -118,7 +117,6 @@ TEXTS = {
     "edges.csv": ("edges.csv",),
     "x.csv": ("edges.csv", "--features", "x.csv", "--set", "tables.rows=position"),
     "split.csv": ("edges.csv", "--labels", "y.csv", "--splits", "split.csv"),
-    "ids.txt": ("words.csv", "--labels", "classes.csv", "--set", "tables.node_ids=ids.txt"),
     "classes.csv": ("words.csv", "--labels", "classes.csv", "--relabel"),
     "g.mtx": ("g.mtx",),
     "ogb/raw/edge.csv.gz": ("ogb",),

@@ -152,15 +152,16 @@ def test_missing_and_misshapen(cli, copy, dataset):
     assert ("missing" if dataset == "nodes/labels" else "shape") in failed(cli, path)[dataset]
 
 
-def test_figures_and_names_that_are_wrong(cli, copy):
+@pytest.mark.parametrize("what, count", [("types of nodes", 4), ("types of edges", 3), ("classes", 4)])
+def test_figures_and_names_that_are_wrong(cli, copy, what, count):
     path = copy()
     with opened(path) as file:
         file["partitionings/metis/4"].attrs["halo_rows_total"] = 1
         file.attrs["num_self_loops"] = 0
-        write_attributes(file, type_names=json.dumps({"nodes": ["north", "east"], "edges": ["a", "b", "c"]}))
+        write_attributes(file, type_names=json.dumps({what.split()[-1]: ["north", "east"]}))
     found = failed(cli, path)
     assert set(found) == {"map metis/4", "self loops", "numbers and names of types"}
-    assert found["numbers and names of types"] == "4 types of nodes but 2 names of them"
+    assert found["numbers and names of types"] == f"{count} {what} but 2 names of them"
     assert json.loads(cli("inspect", path, "--json")[1])["node_types"] == dict.fromkeys("0123", N // 4)
 
 

@@ -236,7 +236,7 @@ def limits(monkeypatch):
     def make(memory, cores, there):
         monkeypatch.setattr(kaminpar, "installed", lambda: there)
         monkeypatch.setattr(choice, "available_memory", lambda: memory)
-        monkeypatch.setattr(choice, "num_cores", lambda: cores)
+        monkeypatch.setattr("hpcgnn.cores.usable", lambda: range(cores))
         return Reporter()
 
     return make

@@ -6,8 +6,7 @@ import re
 import numpy as np
 import pytest
 
-import partition_tools
-from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.errors import FormatError
 from partition_tools.workspace.scratch import Scratch
 
 GENERATE = ("generate", "planted", "--nodes", 60, "--degree", 4, "--features", 2, "--classes", 2)
@@ -28,7 +27,6 @@ def tables(tmp_path, monkeypatch):
         "--labels": "id,label\n0,1\n1,0\n2,1\n3,0\n",
         "--splits": "id,split\n0,train\n1,val\n2,test\n3,train\n",
         "--set tables.node_types=": "id,type\n0,a\n1,a\n2,b\n3,b\n",
-        "--set tables.node_ids=": "0\n1\n2\n3\n",
     }
     for option, text in texts.items():
         (tmp_path / f"{name_of(option)}.csv").write_text(text)
@@ -90,21 +88,6 @@ def test_a_link_stays_a_link(tables, cli):
         assert cli("partition", "add", name, "--ranks", 1)[0] == 0, "in place"
         assert os.path.islink(name)
     assert sorted(os.listdir("disk")) == ["new.h5", "old.h5"], "no lock, no scratch"
-
-
-def test_arrays_that_are_mapped_from_the_output(tmp_path):
-    path = tmp_path / "x.npy"
-    ends, rows = np.array([[0, 1, 2], [1, 2, 0]]), np.ones((3, 2), np.float32)
-    np.save(path, rows)
-    np.save(tmp_path / "e.npy", ends)
-    before = path.read_bytes()
-    mapped, mapped_ends = np.load(path, mmap_mode="r"), np.load(tmp_path / "e.npy", mmap_mode="r")
-    for features in (mapped, mapped[:], np.asarray(mapped), mapped.reshape(3, 2)):
-        with pytest.raises(ConfigError, match="is the input"):
-            partition_tools.save_graph(path, ends, features, force=True)
-    with pytest.raises(ConfigError, match="is the input"):
-        partition_tools.save_graph(tmp_path / "e.npy", mapped_ends, rows, force=True)
-    assert path.read_bytes() == before
 
 
 def test_a_folder_that_is_no_scratch_directory_stays(tables, fails):

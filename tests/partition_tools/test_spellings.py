@@ -102,7 +102,7 @@ def test_one_graph_in_every_spelling(tmp_path, name, memory):
     assert data.num_nodes == 4 and sorted((d, s) for d, s, *_ in view(tmp_path / "g.h5").edges) == sorted(RING)
 
 
-LABELS, NODE_IDS = "--labels y.csv", "--set tables.node_ids=n.txt"
+LABELS = "--labels y.csv"
 TABLES = {
     "labels by id": (named(HEADED, y_csv="id,label\n3,1\n0,0\n1,1\n2,0\n"), LABELS, {"labels": [0, 1, 0, 1]}),
     "id comes last": (named(HEADED, y_csv="label,id\n1,3\n0,0\n1,1\n0,2\n"), LABELS, {"labels": [0, 1, 0, 1]}),
@@ -112,11 +112,6 @@ TABLES = {
     "ids of text": (
         {"e.csv": "src,dst\nd,a\na,b\n", "y.csv": "id,label\nb,1\na,0\nd,1\n"},
         LABELS + " --relabel",
-        {"labels": [0, 1, 1]},
-    ),
-    "the order of ids": (
-        {"e.csv": "src,dst\n7,1e2\n1e2,8\n", "y.csv": "label\n0\n1\n1\n", "n.txt": "id\n1e2\n7\n8\n"},
-        f"{LABELS} {NODE_IDS}",
         {"labels": [0, 1, 1]},
     ),
     "features of Parquet": (
@@ -133,11 +128,6 @@ TABLES = {
         named(HEADED, x_csv="id,f\n3,5\n1,6\n2,7\n0,8\n"),
         "--features x.csv --set tables.rows=position",
         {"features": [[5], [6], [7], [8]]},
-    ),
-    "keyed beside an order": (
-        {"e.csv": "src,dst\nd,a\na,b\n", "x.npy": np.eye(3), "y.csv": "id,label\na,1\nd,0\n", "n.txt": "d\nb\na\n"},
-        f"--features x.npy {LABELS} {NODE_IDS}",
-        {"features": np.eye(3)[::-1], "labels": [1, -1, 0]},
     ),
     "ids that are row numbers": (
         {"e.csv": "3 0\n1 2\n", "x.npy": np.eye(4)},
@@ -234,27 +224,13 @@ REFUSED = {
     "bzip2": (named(bz2.compress(HEADED.encode())), "", "is not a readable table, expected UTF-8"),
     "gzip unsaid": (named(gzip.compress(HEADED.encode())), "", "compressed by gzip; its name must end with .gz"),
     "no gzip": ({"e.csv.gz": HEADED.encode()}, "", "is not compressed by gzip; its name must not end with .gz"),
-    "Pajek": ({"e.net": "*Vertices 2"}, "", "give the result to partition_tools.from_networkx"),
+    "Pajek": ({"e.net": "*Vertices 2"}, "", "give the result to partition_tools.from_scipy"),
     "spreadsheet": ({"e.xlsx": "x"}, "", "expected an edge list (.csv, .tsv, .txt, .parquet) with the columns src,dst"),
     "list beyond": ({"g.npz": {**ARRAYS, "train_idx": np.array([9])}}, "", "names a node outside 0..3"),
     "mask or list": ({"g.npz": {**ARRAYS, "train_idx": np.array([0, 1, 1, 0])}}, "", "which may be a mask or a list"),
     "turned features": ({"g.npz": {**ARRAYS, "x": np.ones((3, 4))}}, "", "expected one label (or one row"),
     "complex": ({"g.npz": {**ARRAYS, "x": np.ones((4, 1), complex)}}, "", "complex128"),
     "no Parquet": ({"e.parquet": "x"}, "", "not a readable Parquet file"),
-    "order without an id": (named(WORDS, n_txt="a\nc\n"), NODE_IDS, "have the id b, which"),
-    "order with an id twice": (named(WORDS, n_txt="a\nb\na\n"), NODE_IDS, "a twice"),
-    "order with another id": (
-        named(WORDS, n_txt="a\nb\nc\n", y_csv="label\n0\n1\n"),
-        f"{LABELS} {NODE_IDS}",
-        "rows but",
-    ),
-    "order of two columns": (named(WORDS, n_txt="a,1\nb,2\n"), NODE_IDS, "one node id per row"),
-    "order with a gap": (named(WORDS, n_txt="a\n\nb\n"), NODE_IDS, "row 1 has no id"),
-    "a label beyond the order": (
-        named(WORDS, n_txt="a\nb\n", y_csv="id,label\nplum,1\n"),
-        f"{LABELS} {NODE_IDS}",
-        "plum",
-    ),
     "ids of two spellings": (named(WORDS, y_csv="id,label\nplum,1\n"), LABELS + " --relabel", "written alike"),
     "a short row of types": (
         named(HEADED, t_csv="id,type\n0,a\n1,a\n3,b\n"),

@@ -1,6 +1,6 @@
 """Arrays that a program or another library has in memory, as numpy has them. torch is not loaded for that."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -83,19 +83,6 @@ def plain_ids(ids: np.ndarray) -> np.ndarray:
     if ids.ndim != 1 or ids.dtype.kind not in "iuOU":
         raise FormatError(f"node ids must be a vector of integers or words, got {ids.dtype}{list(ids.shape)}")
     return ids.astype(str) if ids.dtype.kind == "O" else ids
-
-
-def mapped_files(values: Iterable[Any]) -> Iterator[str]:
-    """The files that arrays, or containers of arrays, are mapped from: an output must not take their place."""
-    for value in values:
-        if isinstance(value, Csr):
-            yield from mapped_files((value.indptr, value.indices, value.data))
-        elif isinstance(value, Mapping):
-            yield from mapped_files(value.values())
-        while isinstance(value, np.ndarray):
-            if isinstance(value, np.memmap) and value.filename is not None:
-                yield str(value.filename)
-            value = value.base
 
 
 def as_rows(features: Any) -> np.ndarray | Csr | None:

@@ -55,7 +55,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     places = [place for place, name in enumerate(names) if name == "feature"]
     if wanted and file.names is not None:
         places = [file.names.index(name) for name in wanted]
-    raw = read_edges(file, names, places, tables.relabel or tables.node_ids is not None, scratch)
+    raw = read_edges(file, names, places, tables.relabel, scratch)
     if file.separator and file.heading and tables.heading is None and raw.src.dtype.kind == "U" and tables.columns:
         raise FormatError(
             f"{path}: the first line ({', '.join(file.fields)}) may be a heading or an edge between words; say "

@@ -7,43 +7,16 @@ or one node two. Edges name each node many times; so distinct ids and places are
 import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.counts import BLOCK, blocks
-from partition_tools.readers.tables.frames import open_table, polars
-from partition_tools.readers.tables.tables import load_npy
-from partition_tools.readers.tables.values import ids_of
-from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 _SPELLED = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 # A table over the range of ids, or places of ids, may take this part of the memory.
 SHARE = 4
-
-
-def read_node_ids(path: Path) -> np.ndarray:
-    """The ids of a file, one per row, in the order of the file: text (a heading id may stand above) or .npy."""
-    if path.suffix == ".npy":
-        ids = load_npy(path)
-        if ids.dtype.kind not in "iuU" or ids.ndim != 1:
-            raise FormatError(
-                f"{path} must be a vector of node ids, integers or strings, got {ids.dtype}{list(ids.shape)}"
-            )
-        ids = ids if ids.dtype.kind != "U" else ids_of(polars().Series(ids.tolist()), path, exact=True)
-    else:
-        file = open_table(path, heading=False)
-        if len(file.fields) != 1:
-            raise FormatError(f"{path} must have one node id per row, got {len(file.fields)} columns")
-        file = replace(file, heading=not file.separator or file.fields[0].lower() == "id")
-        ids = ids_of(file.frame(Reporter())["0"], path, exact=True)
-    values, counts = np.unique(ids, return_counts=True)
-    if len(values) != len(ids):
-        raise FormatError(f"{path} has the id {values[np.argmax(counts)]} twice; expected each node once")
-    return ids
 
 
 def alike(ids: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -80,39 +53,24 @@ def _check_spelling(texts: np.ndarray, where: Sequence[str]) -> None:
 
 
 def numbered(
-    edges: dict[str, np.ndarray],
-    keyed: dict[str, np.ndarray],
-    order: np.ndarray | None,
-    scratch: Scratch,
-) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray | None]:
-    """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}, and of `order`, or None).
+    edges: dict[str, np.ndarray], keyed: dict[str, np.ndarray], scratch: Scratch
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """(all ids, sorted; {name: place in them} of `edges` and `keyed`, {name: ids}).
 
-    order: the ids that there are, of tables.node_ids; None to take all that occur. Raises FormatError for an id that
-    `order` does not have, and for a table that shares no id with the edges. Places of large vectors of integers are
-    mapped files of `scratch`. Further memory: 16 bytes per id of a node, words in full.
+    Raises FormatError for a table that shares no id with the edges. Places of large vectors of integers are mapped
+    files of `scratch`. Further memory: 16 bytes per id of a node, words in full.
     """
-    same = alike({**edges, **keyed} | ({} if order is None else {"node ids": order}))
-    if order is None:
-        known = distinct([same[end] for end in edges], scratch)
-        names = distinct([known, *(same[name] for name in keyed)], scratch)
-        for name in keyed:
-            if len(known) and len(same[name]) and not np.isin(same[name], known).any():
-                raise FormatError(
-                    f"no id of the {name} (such as {same[name][0]}) is an id of the edges (such as {known[0]}); the "
-                    "ids must be written alike"
-                )
-    else:
-        names = np.unique(same["node ids"])
-        for name, ids in same.items():
-            unknown = np.setdiff1d(distinct([ids], scratch), names)
-            if len(unknown):
-                raise FormatError(
-                    f"the {name} have the id {unknown[0]}, which tables.node_ids does not ({len(unknown)} such ids); "
-                    "it must name every node"
-                )
+    same = alike({**edges, **keyed})
+    known = distinct([same[end] for end in edges], scratch)
+    names = distinct([known, *(same[name] for name in keyed)], scratch)
+    for name in keyed:
+        if len(known) and len(same[name]) and not np.isin(same[name], known).any():
+            raise FormatError(
+                f"no id of the {name} (such as {same[name][0]}) is an id of the edges (such as {known[0]}); the "
+                "ids must be written alike"
+            )
     find = _Places(names, scratch)
-    places = {name: find(ids, name) for name, ids in same.items()}
-    return names, places, places.get("node ids")
+    return names, {name: find(ids, name) for name, ids in same.items()}
 
 
 def distinct(ids: Sequence[np.ndarray], scratch: Scratch) -> np.ndarray:

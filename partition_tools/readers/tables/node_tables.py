@@ -16,7 +16,7 @@ from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.frames import is_number, open_table, polars
-from partition_tools.readers.tables.node_ids import numbered, read_node_ids
+from partition_tools.readers.tables.node_ids import numbered
 from partition_tools.readers.tables.tables import POSITION, NodeTables, TableOptions, load_npy
 from partition_tools.readers.tables.values import ids_of, numbers_of, numeric, typed
 from partition_tools.workspace.progress import Reporter
@@ -96,7 +96,7 @@ def beside(raw: RawGraph, options: NodeTables, scratch: Scratch, first: int = 0)
     kept, and an edge beyond the last row is an error rather than a node without features. first: the format's number of
     the first node, 0 or 1, in edges and in ids of tables.
     """
-    relabel = isinstance(options, TableOptions) and (options.relabel or options.node_ids is not None)
+    relabel = isinstance(options, TableOptions) and options.relabel
     paths = {"features": options.features, "labels": options.labels, "splits": options.splits}
     tables = {
         what: read_table(path, options, relabel, scratch.reporter, what == "features")
@@ -108,8 +108,8 @@ def beside(raw: RawGraph, options: NodeTables, scratch: Scratch, first: int = 0)
         if first and table.ids is not None and table.ids.dtype.kind in "iu":
             table.ids = table.ids - first
     values = _read_values(tables, raw)
-    if isinstance(options, TableOptions) and relabel:
-        _relabel(raw, tables, options.node_ids, scratch)
+    if relabel:
+        _relabel(raw, tables, scratch)
     lengths = {name: len(table.values) for name, table in tables.items() if table.ids is None}
     if len(set(lengths.values())) > 1:
         raise FormatError(f"the tables have different numbers of rows: {lengths}")
@@ -197,26 +197,21 @@ def _count(raw: RawGraph, keyed: list[np.ndarray], lengths: dict[str, int], repo
         edge = int(np.argmax((src >= raw.num_nodes) | (dst >= raw.num_nodes)))
         raise FormatError(
             f"edge {edge} joins {src[edge]} and {dst[edge]}, outside the nodes 0..{raw.num_nodes - 1}: the "
-            f"table of {name} has {raw.num_nodes} rows; {RELABEL}, with a column id in the tables or "
-            "--set tables.node_ids=FILE"
+            f"table of {name} has {raw.num_nodes} rows; {RELABEL}, with a column id in the tables"
         )
 
 
-def _relabel(raw: RawGraph, tables: dict[str, Table], node_ids: Path | None, scratch: Scratch) -> None:
-    """Number the nodes by the sorted order of their ids, over edges, keyed tables and tables.node_ids."""
-    order = None if node_ids is None else read_node_ids(node_ids)
+def _relabel(raw: RawGraph, tables: dict[str, Table], scratch: Scratch) -> None:
+    """Number the nodes by the sorted order of their ids, over edges and keyed tables."""
     keyed = {name: table.ids for name, table in tables.items() if table.ids is not None}
     ends = {"sources": np.asarray(raw.src), "destinations": np.asarray(raw.dst)}
-    raw.ids, places, rows = numbered(ends, keyed, order, scratch)
+    raw.ids, places = numbered(ends, keyed, scratch)
     for name, table in tables.items():
-        if table.ids is None and rows is None and not np.array_equal(raw.ids, np.arange(len(table.values))):
+        if table.ids is None and not np.array_equal(raw.ids, np.arange(len(table.values))):
             raise FormatError(
-                f"with --relabel the table of {name} does not say which node a row belongs to; give it a column id, or "
-                "the ids in the order of the rows, one per line, with --set tables.node_ids=FILE"
+                f"with --relabel the table of {name} does not say which node a row belongs to; give it a column id"
             )
-        if table.ids is None and rows is not None and len(table.values) != len(rows):
-            raise FormatError(f"the table of {name} has {len(table.values)} rows but {node_ids} {len(rows)} ids")
-        table.ids = places.get(name, rows)
+        table.ids = places.get(name)
     raw.src, raw.dst, raw.num_nodes = places["sources"], places["destinations"], len(raw.ids)
 
 

@@ -16,7 +16,7 @@ SPELLINGS = (
 _TAKERS = {
     **dict.fromkeys((".bin", ".dgl"), "hpcgnn.extras.readers.from_dgl"),
     **dict.fromkeys((".pt", ".pth"), "partition_tools.from_pyg"),
-    **dict.fromkeys((".graphml", ".gml", ".gexf", ".net"), "partition_tools.from_networkx"),
+    **dict.fromkeys((".graphml", ".gml", ".gexf", ".net"), "partition_tools.from_scipy as a matrix"),
     ".mat": "partition_tools.from_scipy",
     ".npy": "partition_tools.save_graph",
 }

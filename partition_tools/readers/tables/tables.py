@@ -54,9 +54,6 @@ class TableOptions(NodeTables):
         _columns_or_file,
     )
     relabel: bool = key("tables.relabel", False, "ids are any numbers or words; nodes are in their sorted order", truth)
-    node_ids: Path | None = key(
-        "tables.node_ids", None, "file with the id of each row, of tables without a column id", Path
-    )
 
 
 def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
