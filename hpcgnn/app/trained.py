@@ -115,8 +115,8 @@ def load_trained(
     """
     comm = session.comm
     with comm.together("looking for a checkpoint"):
-        path = str(find_checkpoint(config.run.run_dir).path) if comm.rank == 0 else ""
-    path = comm.broadcast_object(path)
+        found = str(find_checkpoint(config.run.run_dir).path) if comm.rank == 0 else ""
+    path = Path(comm.broadcast_object(found))
     with comm.together("reading the checkpoint"):
         checkpoint = Checkpoint(path)
         state, epoch = checkpoint.weights(weights)

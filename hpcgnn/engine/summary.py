@@ -89,7 +89,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective."""
     comm, local = trainer.comm, trainer.local
     parts = (local, *filter(None, trainer.views.shares))
-    adjacencies = [each for part in parts for each in (part.inward, part.outward, part.feature_rows) if each]
+    adjacencies = [each for part in parts for each in (part.inward, part.outward)]
     adjacencies += local.task_edges.values()
     mine = {
         "rank": comm.rank,

@@ -172,21 +172,21 @@ class Views:
             if share is not None
         }
 
-    def replace_all(self, make: Callable[[LocalGraph, int], LocalGraph]) -> None:
-        """Put make(graph, layer) in place of the share, of the subgraph and of the layers' shares. Collective."""
-        before, self.local = self.local, make(self.local, 0)
+    def replace_all(self, make: Callable[[LocalGraph], LocalGraph]) -> None:
+        """Put make(graph) in place of the share, of the subgraph and of the layers' shares. Collective."""
+        before, self.local = self.local, make(self.local)
         if self.subgraph is not None:
-            self.subgraph = make(self.subgraph, 0)
+            self.subgraph = make(self.subgraph)
         for layer, share in enumerate(self.shares):
             if share is not None and share.inward is before.inward:
                 self.shares[layer] = replace(self.local, outputs=share.outputs)
             elif share is not None:
-                self.shares[layer] = make(share, layer)
+                self.shares[layer] = make(share)
 
     def share_rows(self, rows: NodeRows, buffers: HaloBuffers, make: Callable[[LocalGraph], LocalGraph]) -> None:
         """Put make(graph), which reads rows of the node in place, in place of all parts. Collective."""
         self.in_place = rows
-        self.replace_all(lambda graph, layer: make(graph))
+        self.replace_all(make)
         # Every number of rows that a matrix of a layer may have, in the same order on all ranks.
         shares = [share.outputs for share in self.shares if share is not None and share.outputs is not None]
         counts = [self.local.num_owned, int(self.local.mask("train").sum()), *(len(outputs) for outputs in shares)]
@@ -212,7 +212,7 @@ def make_views(
         part.read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":
         always = plan.halo == "least"
-        views.replace_all(lambda graph, layer: least_rows(graph, comm, always, plan.sends_features and layer == 0))
+        views.replace_all(lambda graph: least_rows(graph, comm, always))
     if learns and plan.prunes and not plan.spec.changing and model.is_local:
         views.nodes = training_nodes(views.local, comm)
     return views

@@ -268,7 +268,7 @@ class CountedGraph:
         check_trainable(file)
         self._file, self._per_node = file, per_node
         self._counted: tuple[object, ShareCounter, Shares] | None = None
-        self._forecaster = _Forecasters()
+        self._tried: tuple[Config, Forecaster] | None = None
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
@@ -292,6 +292,12 @@ class CountedGraph:
         return self._forecaster(decided).forecast(
             shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
         )
+
+    def _forecaster(self, plan: RunPlan) -> Forecaster:
+        """The Forecaster of a configuration: the last one is kept, for it has tried the model on a small graph."""
+        if self._tried is None or self._tried[0] != plan.config:
+            self._tried = plan.config, Forecaster(Experiment.of(plan))
+        return self._tried[1]
 
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
         """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
@@ -318,15 +324,3 @@ def count(config: Config, counter: ShareCounter) -> Shares:
     among = counter.trained_on()
     induced = counter.taking(lambda ends, others: among[ends] & among[others])
     return replace(counter.shares(), seen=induced.shares(among))
-
-
-class _Forecasters:
-    """The Forecaster of a configuration: the last one is kept, for it has tried the model on a small graph."""
-
-    def __init__(self) -> None:
-        self._last: tuple[Config, Forecaster] | None = None
-
-    def __call__(self, plan: RunPlan) -> Forecaster:
-        if self._last is None or self._last[0] != plan.config:
-            self._last = plan.config, Forecaster(Experiment.of(plan))
-        return self._last[1]

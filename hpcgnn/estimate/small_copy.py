@@ -268,7 +268,6 @@ def make_copy(
         ones = np.ones(len(columns), np.float32)
         features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
     else:
-        # They never travel as entries: the zeros of the file are not known.
         features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.held or spec.dtype)
     split = np.full(n, SPLITS["test"], np.uint8)
     training_first = draw.permutation(n) if clusters is None else clusters.training_first

@@ -22,7 +22,6 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.compact import Compact, EntryTransfer
 from hpcgnn.exchange.edges import EdgesT, OwnEdges, Part
 from hpcgnn.exchange.nodes import Spread
 from hpcgnn.exchange.plan import HaloPlan
@@ -118,7 +117,6 @@ class Stream(RowStream[EdgesT]):
         halo: one block per round.
         plan: HaloPlan.
         wire: the Wire that packs rows (default: rows as they are).
-        compact: None, or how constant rows travel as their entries.
 
     Attributes:
         uses: {use: its count}.
@@ -133,10 +131,9 @@ class Stream(RowStream[EdgesT]):
         buffers: HaloBuffers,
         comm: Communicator,
         wire: Wire | None = None,
-        compact: Compact | None = None,
     ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
-        self.wire, self.edges, self._compact = wire or Wire(), OwnEdges(own, halo), compact
+        self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
         self.uses: Counter[Use] = Counter()
         self._turns_by_cap: dict[int, list[Turn]] = {}
         self._outer: Spread | None = None
@@ -160,7 +157,7 @@ class Stream(RowStream[EdgesT]):
         sent = Scaled(x, sent_scale, sent_scale if rows.summed_scale is None else rows.summed_scale)
         if transfers:
             transfers[0].begin(sent, draw, kind)
-        own = self.edges.pieces(max(1, len(transfers)) if rows.pieces and self._compact is None else 1)
+        own = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1)
         about = {"kind": kind, "stream": 0 if self.comm.tape is None else self.comm.tape.begin_stream()}
         with self._span("own edges", about):
             yield from self.edges.split(Part(own[0], *of_own), rows.interior)
@@ -225,8 +222,6 @@ class Stream(RowStream[EdgesT]):
 
     def _transfers(self, rows: Rows, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
-        if self._compact is not None:
-            return [EntryTransfer(index, self.plan, self._compact, self.comm) for index in range(len(self.plan.rounds))]
         width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
         back = Form(0, 0, dtype)

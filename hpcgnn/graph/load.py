@@ -16,14 +16,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.exchange.compact import agree_on_compact
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.own_rows import OwnRows, read_edges
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -240,8 +238,5 @@ def load_local_graph(
         if edge_features:
             undirected, inward = outward is inward, inward.carrying(rows.edge_features(inward, dtype, remaining))
             outward = inward if undirected else outward
-    with watch("plan"):
-        travels = isinstance(features, torch.Tensor) and not inputs.changing
-        compact = agree_on_compact(cast(torch.Tensor, features), inward.plan, comm) if travels else None
     factors = None if scales is None else torch.from_numpy(scales)
-    return replace(local, inward=inward, outward=outward, features=features, compact=compact, feature_scales=factors)
+    return replace(local, inward=inward, outward=outward, features=features, feature_scales=factors)

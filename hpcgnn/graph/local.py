@@ -7,7 +7,6 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
@@ -95,10 +94,8 @@ class LocalGraph:
         task: the kind of the labels (see graphfile/labels.py).
         node_type: int32 (n_p,) or None.
         cluster: int32 (n_p,), the nodes' clusters of the graph file, or None where no schedule asks for them.
-        compact: how dense features travel, if that is not as rows.
         feature_scales: float32 (F,), powers of two that the columns of features in int8 are to be multiplied by, or
             None.
-        feature_rows: the structure along which features travel, where it is not `inward`: that one sends sums then.
         outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
             graph/transforms/pruning.py). Fields that such a layer does not need are None.
         task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
@@ -115,9 +112,7 @@ class LocalGraph:
     task: str
     node_type: torch.Tensor | None = None
     cluster: torch.Tensor | None = None
-    compact: Compact | None = None
     feature_scales: torch.Tensor | None = None
-    feature_rows: Adjacency | None = None
     outputs: torch.Tensor | None = None
     task_edges: Mapping[str, Adjacency] = field(default_factory=dict)
 

@@ -211,7 +211,7 @@ class TrainingGraph(Graph):
         if self_loops not in self._views:
             mine = self._local
             other = self._loaded.with_loops(self_loops)
-            names = ("features", "labels", "split", "original_id", "node_type", "compact")
+            names = ("features", "labels", "split", "original_id", "node_type")
             other = replace(other, **{name: getattr(mine, name) for name in names})
             comm, buffers = self._loaded.comm, self._loaded.buffers
             self._views[self_loops] = self.over(other, FullHalo(other, comm, buffers))

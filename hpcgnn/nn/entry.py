@@ -97,15 +97,6 @@ class ModelEntry:
         """Whether layers read features of edges where there are any."""
         return not {"features", "all"}.isdisjoint(self.traits(spec).edges)
 
-    def sends_input(self, spec: ModelSpec) -> bool:
-        """Whether epochs or evaluations send rows of the features, rather than once in a run or as projections."""
-        traits, unkept = self.traits(spec), not spec.keeps_input
-        return {
-            "any": not (traits.relational and projects_by_type(spec)),
-            "sums": unkept and not spec.sparse_input and spec.first_width >= spec.d_in,
-            "fixed": unkept,
-        }.get(traits.neighbours, False)
-
 
 def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
     """The widths of the layers' outputs that are normalised and activated: all but the last, unless a map follows it.

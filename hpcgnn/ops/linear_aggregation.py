@@ -18,7 +18,7 @@ With rows of the past it is not: a convolution then keeps its aggregate (convolu
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -194,7 +194,6 @@ class LinearAggregation(LinearOperator):
         row_scale: R, (m,) or None.
         source_scale: S, (n_p,) or None.
         outputs: rows that are computed, or None for all.
-        constant: (x, a stream) of rows that never change and travel in a way of their own, or None.
         features: rows that may be in a narrower type than their sums.
     """
 
@@ -205,31 +204,28 @@ class LinearAggregation(LinearOperator):
         row_scale: torch.Tensor | None,
         source_scale: torch.Tensor | None,
         outputs: torch.Tensor | None = None,
-        constant: tuple[torch.Tensor, Stream] | None = None,
         features: object = None,
     ) -> None:
         super().__init__(inward, outward, outputs)
         shared: dict = {}
         self.forward = Direction(inward, source_scale, row_scale, "halo_forward", shared)
         self.adjoint = Direction(outward, row_scale, source_scale, "halo_backward", shared)
-        self._constant, self._features = constant, features
+        self._features = features
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        way = self.forward
-        if self._constant is not None and x is self._constant[0]:
-            way = replace(way, stream=self._constant[1])
         if x.dtype not in kernels.FLOATS or (x is self._features and x.dtype == torch.bfloat16):
-            return self._of_features(way, x)
-        return super().__call__(x) if way is self.forward else self._sum(way, x)
+            return self._of_features(x)
+        return super().__call__(x)
 
-    def _of_features(self, way: Direction, x: torch.Tensor) -> torch.Tensor:
+    def _of_features(self, x: torch.Tensor) -> torch.Tensor:
         """R A S x, without a gradient, of features in a narrow type, which kernels widen in registers.
 
-        The bits are those of widened rows. Rows travel as they are, but scaled rows, sums of rows and entries, and
-        rows that are narrowed on the way, in float32.
+        The bits are those of widened rows. Rows travel as they are, but scaled rows, sums of rows, and rows that are
+        narrowed on the way, in float32.
         """
-        dtype, stream = sum_type(x.dtype), way.stream
-        whole = stream is self.forward.stream and stream.plan.sending.sums is None and stream.wire.kind is None
+        way, dtype = self.forward, sum_type(x.dtype)
+        stream = way.stream
+        whole = stream.plan.sending.sums is None and stream.wire.kind is None
         sent = x.dtype if whole and way.source_scale is None else dtype
         y = self.arena.empty(stream.own.num_rows, x.shape[1], dtype=dtype)
         step = _COLUMNS if stream.copies else max(1, x.shape[1])

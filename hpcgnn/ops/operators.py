@@ -56,9 +56,7 @@ class Linear(Operator[LinearOperator]):
     def exact(self, site: Site) -> LinearAggregation:
         row_scale, source_scale = scales(site.local, self.norm, sum_type(self.dtype))
         local = site.local
-        return LinearAggregation(
-            site.inward, site.outward, row_scale, source_scale, local.outputs, site.constant, local.features
-        )
+        return LinearAggregation(site.inward, site.outward, row_scale, source_scale, local.outputs, local.features)
 
     def pushed(self, site: PushedSite) -> PushedAggregation:
         return PushedAggregation(site, *scales(site.local, self.norm, self.dtype))

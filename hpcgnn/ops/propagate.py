@@ -78,7 +78,7 @@ class Rule:
         key, p: dropout of softmax's coefficients.
     """
 
-    message: Callable[..., Message]
+    message: Callable[..., Any]
     reduce: str | Sequence[str]
     seed: int = 0
     key: int = 0
@@ -232,11 +232,12 @@ def _take(
     return taken
 
 
-def _gradients(message: Message, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
+def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
     """The gradients of `asked`: zeros where the message does not depend on one."""
     outputs = message if isinstance(message, tuple) else (message,)
     with torch.no_grad():
-        given = reducer.gradient(tile, tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach())
+        detached: Any = tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach()
+        given = reducer.gradient(tile, detached)
     pairs = [
         (x, g) for x, g in zip(outputs, given if isinstance(given, tuple) else (given,), strict=True) if x.requires_grad
     ]

@@ -5,7 +5,6 @@ It keeps one or two numbers per row and column, never anything per edge. Rows wi
 """
 
 import math
-from typing import Any, Protocol
 
 import torch
 
@@ -14,22 +13,6 @@ from hpcgnn.graph.edge_tiles import EdgeTile
 
 #: Messages (E, F), or for softmax (logits (E, H), values (E, F)).
 Message = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
-
-
-class Reducer(Protocol):
-    """The reducer's side of `propagate`. A reducer takes one of the two forms of Messages."""
-
-    def add(self, tile: EdgeTile, message: Any) -> None:
-        """Take in the messages of a tile."""
-
-    def finish(self) -> torch.Tensor:
-        """y (n, F), after the last tile; the reducer does not keep it."""
-
-    def prepare(self, gy: torch.Tensor, y: torch.Tensor) -> None:
-        """Take y and its gradient, before the first tile of the backward pass."""
-
-    def gradient(self, tile: EdgeTile, message: Any) -> Message:
-        """The gradient of a tile's messages."""
 
 
 def sum_segments(tile: EdgeTile, values: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -262,3 +245,7 @@ class Softmax:
         """values (E, F) times the factors (E, H) of their heads, or written over `out`, which may be values itself."""
         heads = None if out is None else out.unflatten(1, (self.heads, -1))
         return torch.mul(values.unflatten(1, (self.heads, -1)), factor.unsqueeze(2), out=heads).flatten(1)
+
+
+#: Each takes one of the two forms of messages.
+Reducer = Sum | Max | Std | Several | Softmax

@@ -54,14 +54,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Site:
-    """Streams with the rows of now. constant: None, or (the features, the stream that sends their entries alone)."""
+    """Streams with the rows of now."""
 
     local: LocalGraph
     comm: Communicator
     inward: Stream
     outward: Stream
     facts: Facts
-    constant: tuple[torch.Tensor, Stream] | None = None
 
     @property
     def wire(self) -> Wire:

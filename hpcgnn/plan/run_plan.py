@@ -68,11 +68,6 @@ class RunPlan(Selection):
         return self.config.schedule.halo if self.takes_sums else "rows"
 
     @property
-    def sends_features(self) -> bool:
-        """Whether rows of the features themselves are exchanged, as sums where these are fewer."""
-        return self.schedule.layer_by_layer or self.spec.keeps_input or self.model.sends_input(self.spec)
-
-    @property
     def reads_edges(self) -> bool:
         """Whether layers read features of edges."""
         return self.model.reads_edges(self.spec)

@@ -51,7 +51,7 @@ def make_account(
     roots = {
         "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
-        "graph structure and plan": (local.inward, local.outward, local.feature_rows, views.shares, views.subgraph),
+        "graph structure and plan": (local.inward, local.outward, views.shares, views.subgraph),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
         MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, [each.held() for each in trainer.plugins]),

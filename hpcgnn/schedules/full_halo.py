@@ -6,13 +6,12 @@ same holds for an aggregate of the features that is exchanged once and kept. So 
 aggregates), ranks exchange all neighbours' rows unchanged.
 """
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.compact import Compact
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import Adjacency, LocalGraph
@@ -42,30 +41,17 @@ class FullHalo(HaloPolicy):
         self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
         self.inward = self._stream(local.inward)
         self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
-        constant, along = None, local.feature_rows
-        if along is None and local.inward.plan.sending.sums is None:
-            along = local.inward
-        if local.compact is not None and self._wire.kind is None and along is not None:
-            dense = cast(torch.Tensor, local.features)  # no others are counted for that
-            constant = dense, self._stream(along, local.compact)
-        self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm), constant)
+        self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm))
         self._operators: dict[Operator[Any], Any] = {}
 
-    def _stream(self, along: Adjacency, compact: Compact | None = None) -> Stream:
-        return Stream(along.own, along.halo, along.plan, self._buffers, self._comm, self._wire, compact)
+    def _stream(self, along: Adjacency) -> Stream:
+        return Stream(along.own, along.halo, along.plan, self._buffers, self._comm, self._wire)
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
         if description not in self._operators:
             self._operators[description] = description.exact(self._site)
         return self._operators[description]
-
-    def inward_of(self, x: torch.Tensor) -> Stream:
-        """The Stream along the in-edges for rows x (n_p, F): if they are the features, it may send their entries
-        alone.
-        """
-        constant = self._site.constant
-        return constant[1] if constant is not None and x is constant[0] else self.inward
 
     def restricted(self, local: LocalGraph) -> "FullHalo":
         """See HaloPolicy."""

@@ -124,7 +124,7 @@ class LayerByLayer(AllreduceEveryStep):
             size = len(rows.data) - len(x.data)
             self._say(layer, f"{x.data.itemsize + 4}-byte entries", size, size * (x.data.itemsize + 4))
         else:
-            kept = halo_rows(self._halo.inward_of(x), x, kind)
+            kept = halo_rows(self._halo.inward, x, kind)
             self._say(layer, f"rows of {x.shape[1]}", len(kept), kept.nbytes)
             rows = torch.cat([x, kept])
         return KeptRows(with_its_halo, rows, self._local.num_owned)

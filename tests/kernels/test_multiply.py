@@ -62,14 +62,6 @@ def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     assert torch.equal(out[:7], found[0][500:507])
 
 
-@some_products
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_types_are_torchs(kernels, dtype):
-    x, out, w, _ = matrices(60, 30, 20, dtype)
-    multiply(out, x.contiguous(), w)
-    torch.testing.assert_close(out, torch.mm(x.contiguous(), w))
-
-
 @own_products
 @pytest.mark.parametrize("precision, whose", [("highest", False), ("high", False), ("medium", True)])
 def test_medium_alone_rounds_where_it_can(kernels, set_precision, monkeypatch, precision, whose):

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from hpcgnn.config import Config
@@ -10,7 +11,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.options.task import TaskConfig
 
 LINKS = "links"
-_NEEDS = {"task": (LINKS,)}
+_option = partial(option, on_resume="same", needs={"task": (LINKS,)})
 #: Values of `--link-split`: the graph file's own held-out edges; and these if the file has any, else the usual shares.
 GIVEN, AUTO, USUAL = "given", "auto", "0.9/0.05/0.05"
 
@@ -35,51 +36,41 @@ def drawn_shares(text: str) -> tuple[float, float, float] | None:
 class LinksConfig(TaskConfig):
     """The options of links. Its outputs have `--hidden` columns."""
 
-    scorer: str = option(
+    scorer: str = _option(
         "dot",
         "links: score of a pair of embeddings",
         details="dot: their product. distmult: the product with a learned weight for each column. mlp: two layers of "
         "--hidden units over the products by column.",
         choices=("dot", "distmult", "mlp"),
-        on_resume="same",
-        needs=_NEEDS,
     )
-    link_split: str = option(
+    link_split: str = _option(
         AUTO,
         "links: held-out edges of the file, or shares as 0.9/0.05/0.05",
         details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
         "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
         "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
         check=drawn_shares,
-        on_resume="same",
-        needs=_NEEDS,
     )
-    negatives: int = option(
+    negatives: int = _option(
         1,
         "links: drawn negative sources of every training edge",
         details="They are drawn anew in every epoch.",
         least=1,
         most=1024,
-        on_resume="same",
-        needs=_NEEDS,
     )
-    negative_pool: int = option(
+    negative_pool: int = _option(
         4096,
         "links: pool of nodes for negatives in an epoch",
         details="Every rank holds the embeddings of the pool.",
         least=1,
         most=1 << 16,
-        on_resume="same",
-        needs=_NEEDS,
     )
-    link_negatives: int = option(
+    link_negatives: int = _option(
         1000,
         "links: nodes among which held-out edges are ranked",
         details="Drawn once by --seed; all nodes of a smaller graph. Unused if the file has negatives.",
         least=1,
         most=1 << 16,
-        on_resume="same",
-        needs=_NEEDS,
     )
 
 

@@ -86,17 +86,16 @@ def within(forecast: Forecast, place_: Place, memory: int) -> dict[str, Any]:
 
 def within_table(rows: Sequence[dict[str, Any]]) -> str:
     """Format the memory and disk use of a node for people."""
+    sizes = {
+        "memory of\na node": "node_bytes",
+        "scratch of\na node": "scratch_bytes",
+        "written per\nepoch": "scratch_written_per_epoch",
+        "read per\nepoch": "scratch_read_per_epoch",
+    }
     lines = []
     for row in rows:
         held = row["within"]
-        line = [
-            row["ranks"],
-            row["nodes"] or "",
-            size_in_words(held["node_bytes"]),
-            size_in_words(held["scratch_bytes"]),
-        ]
-        line += [size_in_words(held[f"scratch_{name}_per_epoch"]) for name in ("written", "read")]
-        lines.append([*line, "yes" if held["fits"] else "no"])
-    headers = ["ranks", "nodes", "memory of\na node", "scratch of\na node", "written per\nepoch", "read per\nepoch"]
-    headers += ["fits"]
+        said = [size_in_words(held[name]) for name in sizes.values()]
+        lines.append([row["ranks"], row["nodes"] or "", *said, "yes" if held["fits"] else "no"])
+    headers = ["ranks", "nodes", *sizes, "fits"]
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")

@@ -130,10 +130,8 @@ def placed(
     sees, memory = _sees_shares(plan, learns), (None, Placing(False, False, 1.0))
     sizes, kept = bytes_on_disk(spec, rows, columns), probe.per_node * rows if learns else 0
     lasting, at_work = _lasting(plan, probe, rows), probe.peak_working_set(rows)
-    if not limit.said:
-        most = lasting + at_work + kept + sum(sizes) + _most_pruned(sees, probe, local)
-        if portion(limit, comm, most).fits:
-            return memory
+    if not limit.said and _surely_fits(plan, probe, limit, learns, comm, local, sum(sizes)):
+        return memory
     pruned = pruned_size(local, *probe.pruning, spec.keeps_input, comm) if sees else FilteredSize(0, 0)
     lasting, at_work = lasting + pruned.held, max(at_work, pruned.making)
     if columns == 0 or not can_lie_on_disk(plan):
@@ -164,10 +162,20 @@ def fits(plan: RunPlan, probe: StepProbe, limit: Limit, learns: bool, comm: Comm
     """
     if isinstance(local.features, StoredRows):
         return False
-    rows, kept = local.num_owned, probe.per_node * local.num_owned if learns else 0
-    aggregate = bytes_on_disk(plan.spec, rows, plan.spec.d_in)[1]
-    most = _lasting(plan, probe, rows) + probe.peak_working_set(rows) + kept + aggregate
-    return portion(limit, comm, most + _most_pruned(_sees_shares(plan, learns), probe, local)).fits
+    aggregate = bytes_on_disk(plan.spec, local.num_owned, plan.spec.d_in)[1]
+    return _surely_fits(plan, probe, limit, learns, comm, local, aggregate)
+
+
+def _surely_fits(
+    plan: RunPlan, probe: StepProbe, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, more: int
+) -> bool:
+    """Whether a run takes no more than its limit, with `more` bytes and the most that pruned layers may take: they have
+    each edge at most once in each direction. Collective.
+    """
+    rows, pruned = local.num_owned, 4 * probe.pruning[1] * local.inward.structure_nbytes
+    most = _lasting(plan, probe, rows) + probe.peak_working_set(rows) + more
+    most += probe.per_node * rows * learns + pruned * _sees_shares(plan, learns)
+    return portion(limit, comm, most).fits
 
 
 def _lasting(plan: RunPlan, probe: StepProbe, rows: int) -> int:
@@ -179,11 +187,6 @@ def _lasting(plan: RunPlan, probe: StepProbe, rows: int) -> int:
 def _sees_shares(plan: RunPlan, learns: bool) -> bool:
     """Whether layers may see parts of the graph."""
     return learns and plan.prunes and not plan.config.data.inductive
-
-
-def _most_pruned(sees: bool, probe: StepProbe, local: LocalGraph) -> int:
-    """The most bytes of these parts: they have each edge at most once in each direction."""
-    return sees * 4 * probe.pruning[1] * local.inward.structure_nbytes
 
 
 def _check_pruned(limit: Limit, comm: Communicator, lasting: int, at_work: int, pruned: FilteredSize) -> None:

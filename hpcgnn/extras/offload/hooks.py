@@ -4,18 +4,21 @@ from typing import Any
 
 from hpcgnn.cli import trained_runs
 from hpcgnn.comm.ledger import KINDS
+from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
 from hpcgnn.estimate import ADDITIONS, Addition
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
-from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES
+from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES, RunPlan
 
 
-def make_policy(*job: Any) -> MemoryPolicy | None:
+def make_policy(plan: RunPlan, session: Session, buffers: Any, probe: Any, learns: bool) -> MemoryPolicy | None:
     """The policy of a job with a limit."""
-    from hpcgnn.extras.offload.policy import make
+    from hpcgnn.extras.offload.limits import memory_limit
+    from hpcgnn.extras.offload.policy import WithinLimit
 
-    return make(*job)
+    limit = memory_limit(plan.config, session)
+    return None if limit is None else WithinLimit(plan, session, buffers, probe, learns, limit)
 
 
 def make_addition(config: Config) -> Addition | None:

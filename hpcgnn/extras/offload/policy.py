@@ -9,7 +9,7 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.offload.activations import check_room, hold_within
 from hpcgnn.extras.offload.features import fits, placed
-from hpcgnn.extras.offload.limits import Limit, memory_limit, without_limit_if_it_must
+from hpcgnn.extras.offload.limits import Limit, without_limit_if_it_must
 from hpcgnn.extras.offload.on_disk import OnDisk
 from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.graph.local import LocalGraph
@@ -57,9 +57,3 @@ class WithinLimit(MemoryPolicy):
             return
         with without_limit_if_it_must(self._limit, self._comm):
             hold_within(trainer, self._probe, self._limit)
-
-
-def make(plan: RunPlan, session: Session, buffers: HaloBuffers, probe: StepProbe, learns: bool) -> WithinLimit | None:
-    """The policy of a job with a limit."""
-    limit = memory_limit(plan.config, session)
-    return None if limit is None else WithinLimit(plan, session, buffers, probe, learns, limit)

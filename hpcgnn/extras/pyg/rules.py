@@ -82,11 +82,10 @@ def _gat(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> tor
     later = given["alpha"].given
     z, (ahead, behind) = given["x"][0], later["alpha"]
     edge_attr = later["edge_attr"] if layer.lin_edge is not None else None
-    p = layer.dropout if layer.training else 0.0
     if edge_attr is None:
         shape = AttentionShape(layer.heads, layer.out_channels, layer.negative_slope, False)
         projected = torch.cat([z.flatten(1), ahead, behind], 1)
-        return graph.attention_layer(projected, None, Attending(shape, p=p), number).view_as(z)
+        return graph.attention_layer(projected, None, Attending(shape, p=_dropout(layer)), number).view_as(z)
 
     def message(rows: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         each = layer.lin_edge(rows["e"]).view(-1, layer.heads, layer.out_channels)
@@ -94,7 +93,7 @@ def _gat(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> tor
         return leaky_relu(logit, layer.negative_slope), rows["z"].flatten(1)
 
     source, target = {"z": z, "ahead": ahead}, {"behind": behind}
-    return _softmax(number, graph, message, source, target, edge_attr, p).view_as(z)
+    return _softmax(layer, number, graph, message, source, target, edge_attr).view_as(z)
 
 
 def _gatv2(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
@@ -107,9 +106,8 @@ def _gatv2(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> t
             score = score + layer.lin_edge(rows["e"]).view_as(score)
         return (leaky_relu(score, layer.negative_slope) * layer.att).sum(-1), rows["z"].flatten(1)
 
-    p = layer.dropout if layer.training else 0.0
     edge_attr = given["alpha"].given["edge_attr"]
-    return _softmax(number, graph, message, {"z": z}, {"w": w}, edge_attr, p).view_as(z)
+    return _softmax(layer, number, graph, message, {"z": z}, {"w": w}, edge_attr).view_as(z)
 
 
 def _transformer(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:
@@ -123,23 +121,26 @@ def _transformer(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]
             key, value = key + each, value + each
         return (rows["query"] * key).sum(-1) / math.sqrt(layer.out_channels), value.flatten(1)
 
-    p = layer.dropout if layer.training else 0.0
     source, target = {"key": given["key"], "value": given["value"]}, {"query": given["query"]}
-    return _softmax(number, graph, message, source, target, edge_attr, p).view_as(given["value"])
+    return _softmax(layer, number, graph, message, source, target, edge_attr).view_as(given["value"])
+
+
+def _dropout(layer: Any) -> float:
+    return float(layer.dropout) if layer.training else 0.0
 
 
 def _softmax(
+    layer: Any,
     number: int,
     graph: Graph,
     message: Callable[[dict[str, Any]], Any],
     source: Mapping[str, torch.Tensor],
     target: Mapping[str, torch.Tensor],
     edge_attr: torch.Tensor | None,
-    p: float,
 ) -> torch.Tensor:
     """`streamed` of (logits, values), with rows `e` of edge_attr (E_p, …), if there is one."""
     edge = {} if edge_attr is None else {"e": matrix(edge_attr)}
-    return streamed(graph, message, "softmax", source, target, edge, dropout=p, layer=number)
+    return streamed(graph, message, "softmax", source, target, edge, dropout=_dropout(layer), layer=number)
 
 
 #: rule(layer, number, graph, the arguments of propagate) -> the sums.

@@ -35,21 +35,24 @@ class Slot(NamedTuple):
     like: str = ""
 
 
-_SAGE = [
-    Slot("lin_l.weight", "neighbour.weight", "turned"),
-    Slot("lin_l.bias", "own.bias", like="own.weight"),
-    Slot("lin_r.weight", "own.weight", "turned"),
-]
+def _map(theirs: str, ours: str, half: int = -1) -> list[Slot]:
+    """A linear map: its weight, and its bias, which ours may lack."""
+    weight = Slot(f"{theirs}.weight", f"{ours}.weight", "turned", half)
+    return [weight, Slot(f"{theirs}.bias", f"{ours}.bias", half=half, like=f"{ours}.weight")]
+
+
 PYG = {
     "gcn": [Slot("lin.weight", "linear.weight", "turned"), Slot("bias", "linear.bias", like="linear.weight")],
-    "sgc": [Slot("lin.weight", "linear.weight", "turned"), Slot("lin.bias", "linear.bias", like="linear.weight")],
-    "sage": _SAGE,
+    "sgc": _map("lin", "linear"),
+    "sage": [
+        Slot("lin_l.weight", "neighbour.weight", "turned"),
+        Slot("lin_l.bias", "own.bias", like="own.weight"),
+        Slot("lin_r.weight", "own.weight", "turned"),
+    ],
     "gin": [
         Slot("eps", "eps", "vector"),
-        Slot("nn.lins.0.weight", "first.weight", "turned"),
-        Slot("nn.lins.0.bias", "first.bias"),
-        Slot("nn.lins.1.weight", "second.weight", "turned"),
-        Slot("nn.lins.1.bias", "second.bias", like="second.weight"),
+        *_map("nn.lins.0", "first"),
+        *_map("nn.lins.1", "second"),
     ],
     "gat": [
         Slot("lin.weight", "linear.weight", "turned"),
@@ -59,21 +62,15 @@ PYG = {
     ],
     "gatv2": [
         Slot("att", "attention", "led"),
-        Slot("lin_l.weight", "source.weight", "turned"),
-        Slot("lin_l.bias", "source.bias"),
-        Slot("lin_r.weight", "target.weight", "turned"),
-        Slot("lin_r.bias", "target.bias"),
+        *_map("lin_l", "source"),
+        *_map("lin_r", "target"),
         Slot("bias", "bias", like="source.weight"),
     ],
     "transformer": [
-        Slot("lin_key.weight", "key_value.weight", "turned", half=0),
-        Slot("lin_key.bias", "key_value.bias", half=0, like="key_value.weight"),
-        Slot("lin_value.weight", "key_value.weight", "turned", half=1),
-        Slot("lin_value.bias", "key_value.bias", half=1, like="key_value.weight"),
-        Slot("lin_query.weight", "query.weight", "turned"),
-        Slot("lin_query.bias", "query.bias"),
-        Slot("lin_skip.weight", "own.weight", "turned"),
-        Slot("lin_skip.bias", "own.bias", like="own.weight"),
+        *_map("lin_key", "key_value", half=0),
+        *_map("lin_value", "key_value", half=1),
+        *_map("lin_query", "query"),
+        *_map("lin_skip", "own"),
     ],
     "rgcn": [
         Slot("weight", "bases"),
@@ -84,18 +81,15 @@ PYG = {
 }
 DGL = {
     "gcn": [Slot("weight", "linear.weight"), Slot("bias", "linear.bias", like="linear.weight")],
-    "sgc": [Slot("fc.weight", "linear.weight", "turned"), Slot("fc.bias", "linear.bias", like="linear.weight")],
+    "sgc": _map("fc", "linear"),
     "sage": [
         Slot("fc_neigh.weight", "neighbour.weight", "turned"),
-        Slot("fc_self.weight", "own.weight", "turned"),
-        Slot("fc_self.bias", "own.bias", like="own.weight"),
+        *_map("fc_self", "own"),
     ],
     "gin": [
         Slot("eps", "eps", "vector"),
-        Slot("apply_func.0.weight", "first.weight", "turned"),
-        Slot("apply_func.0.bias", "first.bias"),
-        Slot("apply_func.2.weight", "second.weight", "turned"),
-        Slot("apply_func.2.bias", "second.bias", like="second.weight"),
+        *_map("apply_func.0", "first"),
+        *_map("apply_func.2", "second"),
     ],
     "gat": [
         Slot("fc.weight", "linear.weight", "turned"),

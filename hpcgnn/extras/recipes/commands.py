@@ -1,11 +1,13 @@
 """The commands `propagate` and `label-propagation`: their parsers, and the calls of their functions."""
 
 import argparse
+from collections.abc import Callable
 
 from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, make_config
-from hpcgnn.extras.recipes.correct_and_smooth import part, steps
+from hpcgnn.errors import ConfigError
+from hpcgnn.extras.recipes.correct_and_smooth import number, part, steps
 from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
 _OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
@@ -28,18 +30,23 @@ nodes alone:
     mpiexec -n 4 hpcgnn train --graph hops.h5 --model sign --layers 2"""
 
 
+def _parser(commands: Commands, name: str, said: str, description: str) -> argparse.ArgumentParser:
+    formatter = argparse.RawDescriptionHelpFormatter
+    return commands.add_parser(name, allow_abbrev=False, help=said, formatter_class=formatter, description=description)
+
+
+def _add_common(command: argparse.ArgumentParser, choices: Choices, process: Callable[..., int]) -> None:
+    """The options of both commands, and the call of one."""
+    command.add_argument("--force", action="store_true", help="replace the file if it exists")
+    add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
+    command.set_defaults(process=process)
+
+
 def _operators(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     if len(set(names)) < len(names) or set(names) - set(OPERATORS):
         raise argparse.ArgumentTypeError(f"expected some of {', '.join(OPERATORS)}, joined by commas, got {text!r}")
     return names
-
-
-def _folds(text: str) -> int:
-    count = whole(text)
-    if not 2 <= count <= 1000:
-        raise argparse.ArgumentTypeError(f"expected 2 to 1000, got {text!r}")
-    return count
 
 
 def _relations(text: str) -> tuple[str, ...]:
@@ -51,13 +58,8 @@ def _relations(text: str) -> tuple[str, ...]:
 
 def add_propagate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn propagate`."""
-    command = commands.add_parser(
-        "propagate",
-        allow_abbrev=False,
-        help="features that have come along the edges once, for models that see each node by itself",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=PROPAGATE,
-    )
+    said = "features that have come along the edges once, for models that see each node by itself"
+    command = _parser(commands, "propagate", said, PROPAGATE)
     command.add_argument(
         "--operators", type=_operators, metavar="NAMES", default=("sym",), help="some of sym,mean,ppr (default: sym)"
     )
@@ -86,7 +88,7 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
     )
     command.add_argument(
         "--label-folds",
-        type=_folds,
+        type=number(whole, 2, 1000, "2 to 1000"),
         metavar="G",
         default=5,
         help="a training node sees the labels of G - 1 of G groups, never of its own (default: 5)",
@@ -99,9 +101,7 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
         help="hops along edges of some types: each, or sets of types joined by + as in 0+1,2 (default: all together)",
     )
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the graph file to write")
-    command.add_argument("--force", action="store_true", help="replace the file if it exists")
-    add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
-    command.set_defaults(process=process_propagate)
+    _add_common(command, choices, process_propagate)
 
 
 def request_of(arguments: argparse.Namespace) -> Request:
@@ -132,13 +132,8 @@ the adjacency with symmetric normalisation, y_0 the training nodes' labels. The 
 
 def add_label_propagation(commands: Commands, choices: Choices) -> None:
     """`hpcgnn label-propagation`."""
-    command = commands.add_parser(
-        "label-propagation",
-        allow_abbrev=False,
-        help="classes from the labels of training nodes alone: a baseline without a model",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=LABEL_PROPAGATION,
-    )
+    said = "classes from the labels of training nodes alone: a baseline without a model"
+    command = _parser(commands, "label-propagation", said, LABEL_PROPAGATION)
     command.add_argument(
         "--alpha", type=part, metavar="A", default=0.9, help="part that comes from the neighbours (default: 0.9)"
     )
@@ -150,9 +145,7 @@ def add_label_propagation(commands: Commands, choices: Choices) -> None:
         "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv, .parquet or .npy"
     )
     command.add_argument("--probabilities", action="store_true", help="also the share of each class, with --output")
-    command.add_argument("--force", action="store_true", help="replace the file if it exists")
-    add_declared(command, (*_OPTIONS, *RANK_OPTIONS), choices)
-    command.set_defaults(process=process_label_propagation)
+    _add_common(command, choices, process_label_propagation)
 
 
 def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -162,7 +155,8 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
 
     alpha, steps = arguments.alpha, arguments.propagations
     request = LabelRequest(alpha, steps, arguments.output, arguments.probabilities, arguments.force)
-    request.check()
+    if request.probabilities and not request.output:
+        raise ConfigError("--probabilities needs --output with the file to write them to, got none")
     if request.output:
         check_name("--output", request.output, int(request.probabilities))
     config = make_config(given_options(arguments), choices)

@@ -1,6 +1,8 @@
 """Correct & Smooth (Huang et al., ICLR'21) of the outputs of `hpcgnn evaluate` and `predict`."""
 
 import argparse
+import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +17,31 @@ from hpcgnn.nn.spec import ModelSpec
 
 # Larger factors of an error are of rows that hardly any error has reached.
 _LARGEST = 1000.0
+
+
+def number(kind: Callable[[str], Any], least: float, most: float, expected: str) -> Callable[[str], Any]:
+    """The type of an option: a number from `least` to `most`. It raises ArgumentTypeError."""
+
+    def parse(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        return value
+
+    return parse
+
+
+part = number(float, 0, 1, "a number from 0 to 1")
+steps = number(int, 1, 100_000, "a whole number from 1 to 100000")
+_factor = number(float, math.ulp(0.0), _LARGEST, f"auto, or a number above 0 and at most {_LARGEST:g}")
+
+
+def _scale(text: str) -> float:
+    """A number above 0, or 0 for `auto`."""
+    return 0.0 if text == "auto" else float(_factor(text))
 
 
 @dataclass(frozen=True)
@@ -110,32 +137,3 @@ def _of(arguments: argparse.Namespace) -> Correction | None:
 
 
 ENTRY = Entry(_add, _of)
-
-
-def part(text: str) -> float:
-    """Parse a number in [0, 1]. Raises ArgumentTypeError."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
-    return value
-
-
-def _scale(text: str) -> float:
-    """Parse a number above 0, or `auto` as 0. Raises ArgumentTypeError."""
-    try:
-        value = 0.0 if text == "auto" else float(text)
-    except ValueError:
-        value = -1.0
-    if text != "auto" and not 0 < value <= _LARGEST:
-        raise argparse.ArgumentTypeError(f"expected auto, or a number above 0 and at most {_LARGEST:g}, got {text!r}")
-    return value
-
-
-def steps(text: str) -> int:
-    """Parse a number of steps. Raises ArgumentTypeError."""
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100_000):
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to 100000, got {text!r}")
-    return int(text)

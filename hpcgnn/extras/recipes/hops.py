@@ -11,7 +11,6 @@ folds. Other nodes see all labels. The hops are linear, so the sum over the fold
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
 
 import torch
 
@@ -43,19 +42,8 @@ def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
         )
 
 
-class Propagator(NamedTuple):
-    """norm: a key of graph/local.py; returns: whether each hop takes back a part of the features."""
-
-    norm: str
-    returns: bool
-
-
-#: The values of --operators.
-OPERATORS = {
-    "sym": Propagator("sym", False),
-    "mean": Propagator("mean", False),
-    "ppr": Propagator("sym", True),
-}
+#: {a value of --operators: the norm of its hops (graph/local.py)}. Each hop of ppr takes back a part of the features.
+OPERATORS = {"sym": "sym", "mean": "mean", "ppr": "sym"}
 
 
 @dataclass(frozen=True)
@@ -159,23 +147,27 @@ def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request
 
 
 def _hops(halo: FullHalo, name: str, x: torch.Tensor, hops: int, teleport: float) -> Iterator[torch.Tensor]:
-    operator, y = halo.operator(Linear(OPERATORS[name].norm, x.dtype)), x
+    operator, y = halo.operator(Linear(OPERATORS[name], x.dtype)), x
     for _ in range(hops):
         y = operator(y)
-        if OPERATORS[name].returns:
+        if name == "ppr":
             y.mul_(1 - teleport).add_(x, alpha=teleport)
         yield y
 
 
 def _labels(local: LocalGraph, chosen: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """(n_p, C): the labels of the chosen nodes, zeros for others."""
-    rows = torch.zeros(local.num_owned, local.num_classes, dtype=dtype)
-    labels = local.labels[chosen]
+    where = torch.nonzero(chosen).squeeze(1)
+    return show_labels(torch.zeros(local.num_owned, local.num_classes, dtype=dtype), where, local.labels[where])
+
+
+def show_labels(columns: torch.Tensor, where: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Write labels, one-hot where they are classes, to the rows `where` of zeros (n_p, C); return these."""
     if labels.dim() == 1:
-        rows[torch.nonzero(chosen).squeeze(1), labels] = 1
+        columns[where, labels] = 1
     else:
-        rows[chosen] = labels.to(dtype)
-    return rows
+        columns[where] = labels.to(columns.dtype)
+    return columns
 
 
 def _folds(ids: torch.Tensor, count: int) -> torch.Tensor:

@@ -36,11 +36,6 @@ class LabelRequest:
     probabilities: bool = False
     force: bool = False
 
-    def check(self) -> None:
-        """Raise ConfigError for probabilities that nobody asked to write."""
-        if self.probabilities and not self.output:
-            raise ConfigError("--probabilities needs --output with the file to write them to, got none")
-
 
 def propagate_labels(config: Config, session: Session, request: LabelRequest) -> int:
     """Spread the training nodes' labels of config.data.graph, show the accuracy, and write the requested file.

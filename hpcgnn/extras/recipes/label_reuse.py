@@ -17,6 +17,7 @@ from hpcgnn import kernels
 from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
+from hpcgnn.extras.recipes.hops import show_labels
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
@@ -89,13 +90,7 @@ class ReusedLabels(Plugin):
         return given
 
     def _give(self, given: torch.Tensor) -> None:
-        columns = self.columns
-        columns.zero_()
-        where, labels = self._where[given], self._labels[given]
-        if labels.dim() == 1:
-            columns[where, labels] = 1
-        else:
-            columns[where] = labels.to(columns.dtype)
+        show_labels(self.columns.zero_(), self._where[given], self._labels[given])
 
 
 def make(trainer: "Trainer", learns: bool) -> ReusedLabels | None:

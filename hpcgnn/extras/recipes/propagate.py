@@ -108,7 +108,7 @@ def _parts(
         local = load_local_graph(
             *(file, clusters, comm, cap, _self_loops(config), dtype), labelled=labelled, relations=types
         )
-        if any(OPERATORS[name].norm == "sym" for name in request.operators):
+        if any(OPERATORS[name] == "sym" for name in request.operators):
             check_roots(local, comm, "sym and ppr divide")
         rows, halo, x = _rows_of_file(file, local, clusters, comm), FullHalo(local, comm, buffers), features_of(local)
         if number == 0 and not request.last:

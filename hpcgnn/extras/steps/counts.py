@@ -17,7 +17,7 @@ from hpcgnn.estimate.traffic import HaloCounts, Needs, Place
 from hpcgnn.exchange.rounds import Rounds
 from hpcgnn.exchange.stream import Use
 from hpcgnn.extras.steps.options import options_of
-from hpcgnn.extras.steps.share_rows import nearest
+from hpcgnn.extras.steps.share_rows import Draws, rows_of_layers, rows_of_shares
 from hpcgnn.extras.steps.shares import deal
 from hpcgnn.graph.own_rows import read_indptr, read_original_id
 from hpcgnn.graphfile.ranges import edge_rows
@@ -92,11 +92,12 @@ class Steps:
         for step in range(self.least):
             outputs = self._train & (self._share == step)
             for layer in reversed(range(max(first, layers - prunable), layers)):
-                inputs = self._with_in_neighbours(outputs) if layer > 0 and layer > layers - prunable else None
-                whole = np.ones_like(outputs) if inputs is None else inputs
-                halo = self._counter.halo(whole, outputs)
+                inputs = np.ones_like(outputs)
+                if layer > 0 and layer > layers - prunable:
+                    inputs = outputs | (self._edges_to(torch.from_numpy(outputs)).numpy() > 0)
+                halo = self._counter.halo(inputs, outputs)
                 found[(layer, step), "inward"], found[(layer, step), "outward"] = halo
-                outputs = whole
+                outputs = inputs
         return found
 
     def _of_shares(self, first: int, layers: int, prunable: int) -> Counted:
@@ -108,27 +109,14 @@ class Steps:
         return found
 
     def _rows(self, layers: int, prunable: int) -> list[list[np.ndarray]]:
-        """As `rows_of_shares`, for the whole graph in the order of the file."""
-        extra, ids = options_of(self._plan.config).extra_rows, None
-        reach = [self._train if prunable else np.ones_like(self._train)]
-        for layer in reversed(range(layers)):
-            some = layer == 0 or layers - layer < prunable
-            reach.insert(0, self._with_in_neighbours(reach[0]) if some else np.ones_like(reach[0]))
-        found: list[list[np.ndarray]] = [[] for _ in reach]
+        """Of `rows_of_shares`, for the whole graph in the order of the file."""
+        extra, ids = options_of(self._plan.config).extra_rows, torch.zeros(0, dtype=torch.int64)
         if extra:
             ids = read_original_id(self._counter.file, [(0, len(self._train))])
-        for step in range(self.least):
-            mine = self._share == step
-            rows = reach[-1] & mine
-            found[-1].append(np.flatnonzero(rows))
-            for layer in reversed(range(layers)):
-                read, rows = rows, (reach[layer] & mine) | rows
-                if ids is not None and layers - layer <= prunable:
-                    most, key = extra * float(np.count_nonzero(rows)), self._random.key(Purpose.SHARE, 1 + layer)
-                    counts = torch.from_numpy(self._edges_to(read))
-                    rows = rows | nearest(counts, torch.from_numpy(rows), most, key, ids, self._solo).numpy()
-                found[layer].append(np.flatnonzero(rows))
-        return found
+        reach = rows_of_layers(torch.from_numpy(self._train), layers, prunable, self._edges_to)
+        draws, share = Draws(self._random, ids, self._solo), torch.from_numpy(self._share)
+        found = rows_of_shares(share, reach, prunable, self._edges_to, draws, self.least, extra)
+        return [[rows.numpy() for rows in each] for each in found]
 
     def _crossing(self, taken: list[np.ndarray], computed: list[np.ndarray]) -> list[tuple[HaloCounts, HaloCounts]]:
         """[(rows that cross, gradients that cross)] of a layer in each step, from the rows that it takes and computes
@@ -162,18 +150,15 @@ class Steps:
                 (indices, owner, places[rows]) for indices, owner, rows in self._counter.edges("", rank, ranges)
             )
 
-    def _with_in_neighbours(self, rows: np.ndarray) -> np.ndarray:
-        return rows | (self._edges_to(rows) > 0)
-
-    def _edges_to(self, rows: np.ndarray) -> np.ndarray:
+    def _edges_to(self, rows: torch.Tensor) -> torch.Tensor:
         """int64 (n,): edges from each node to nodes in `rows`, bool (n,)."""
         file, nodes = self._counter.file, len(rows)
         counts = np.zeros(nodes, np.int64)
         for first in range(0, nodes, SLAB_ROWS):
             indptr, spans = read_indptr(file, "topology", [(first, min(nodes, first + SLAB_ROWS))])
             ends = first + edge_rows(indptr, 0, int(indptr[-1]))
-            counts += np.bincount(np.asarray(file.read("topology/indices", spans))[rows[ends]], minlength=nodes)
-        return counts
+            counts += np.bincount(np.asarray(file.read("topology/indices", spans))[rows.numpy()[ends]], minlength=nodes)
+        return torch.from_numpy(counts)
 
 
 def _at_once(of: HaloCounts) -> AtOnce:

@@ -40,7 +40,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import NARROW
 from hpcgnn.extras.steps.histories import Crossing, HistoricalGradients, HistoricalRows, History
 from hpcgnn.extras.steps.options import StepsConfig, options_of
-from hpcgnn.extras.steps.share_rows import rows_of_layers, rows_of_shares
+from hpcgnn.extras.steps.share_rows import Draws, edges_of_rank, rows_of_layers, rows_of_shares
 from hpcgnn.extras.steps.shares import Share, deal, split_in_shares
 from hpcgnn.extras.steps.steps import StepsInTurn
 from hpcgnn.graph.local import LocalGraph
@@ -84,9 +84,10 @@ class HistoricalHalo(FullHalo):
     def split(self, model: Model) -> list[dict[int, tuple[LocalGraph, Operators]]]:
         """Make the shares. Collective. Returns for each {layer: (its LocalGraph, its policy)}."""
         local, comm, layers, kept = self._local, self._comm, len(model.convs), model.spec.keeps_input
-        reach = rows_of_layers(local, layers, model.prunable_layers, comm)
-        dealt = self._dealt, self.num_shares, reach, model.prunable_layers, comm
-        rows = rows_of_shares(local, *dealt, self._extra, lambda layer: self._random.key(Purpose.SHARE, 1 + layer))
+        edges, draws = edges_of_rank(local, comm), Draws(self._random, local.original_id, comm)
+        prunable = model.prunable_layers
+        reach = rows_of_layers(local.mask("train"), layers, prunable, edges)
+        rows = rows_of_shares(self._dealt, reach, prunable, edges, draws, self.num_shares, self._extra)
         self.computed = rows[-1]
         ids = torch.cat([local.original_id, self._facts.inward_ids()])
         views: list[dict[int, tuple[LocalGraph, Operators]]] = [{} for _ in range(self.num_shares)]
@@ -108,11 +109,6 @@ class HistoricalHalo(FullHalo):
         pairs = zip(itertools.chain(*before), itertools.chain(*now), strict=True)
         differ = any(not torch.equal(one, other) for one, other in pairs)
         return bool(self._comm.total(torch.tensor([int(differ)]), "plan"))
-
-    def begin_epoch(self, epoch: int) -> None:
-        """See HaloPolicy."""
-        super().begin_epoch(epoch)
-        self.begin()
 
     def begin(self) -> None:
         """Called before each forward pass: aggregations are known by their number in it."""

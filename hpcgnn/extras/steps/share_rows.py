@@ -9,43 +9,69 @@ Then the edges have fresh rows, and gradients. The draws of ties depend on nodes
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.transforms.pruning import edges_to, with_in_neighbours
+from hpcgnn.graph.transforms.pruning import edges_to
+from hpcgnn.ops.draws import Purpose, Randomness
 
 
-def rows_of_layers(local: LocalGraph, layers: int, prunable: int, comm: Communicator) -> list[torch.Tensor]:
+class Draws(NamedTuple):
+    """Draws of ties. ids: int64 (n_p,), original ids of own nodes."""
+
+    random: Randomness
+    ids: torch.Tensor
+    comm: Communicator
+
+
+#: int64 (n_p,): edges from each row to nodes in a set, bool (n_p,) on every rank. Collective.
+EdgesTo = Callable[[torch.Tensor], torch.Tensor]
+
+
+def edges_of_rank(local: LocalGraph, comm: Communicator) -> EdgesTo:
+    """The edges of own nodes."""
+
+    def counted(rows: torch.Tensor) -> torch.Tensor:
+        result = torch.zeros(len(rows), dtype=torch.int64)
+        for at, counts in edges_to(local, rows, comm):
+            result[at] += counts
+        return result
+
+    return counted
+
+
+def rows_of_layers(train: torch.Tensor, layers: int, prunable: int, edges: EdgesTo) -> list[torch.Tensor]:
     """[bool (n_p,)]: own rows of the features, and of the output of each layer, that the loss depends on. Collective.
 
-    prunable: number of the last layers that may compute some of their rows alone; the others compute all.
+    train: bool (n_p,); prunable: number of the last layers that may compute some of their rows alone; the others
+    compute all.
     """
-    found = [local.mask("train") if prunable else torch.ones(local.num_owned, dtype=torch.bool)]
+    found = [train if prunable else torch.ones_like(train)]
     for layer in reversed(range(layers)):
         if layer == 0 or layers - layer < prunable:
-            found.append(with_in_neighbours(local, found[-1], comm))
+            found.append(found[-1] | (edges(found[-1]) > 0))
         else:
             found.append(torch.ones_like(found[-1]))
     return found[::-1]
 
 
 def rows_of_shares(
-    local: LocalGraph,
     share: torch.Tensor,
-    count: int,
     reach: list[torch.Tensor],
     prunable: int,
-    comm: Communicator,
-    extra: float = 0.0,
-    key: Callable[[int], int] = int,
+    edges: EdgesTo,
+    draws: Draws,
+    count: int,
+    extra: float,
 ) -> list[list[torch.Tensor]]:
     """[of the features and each layer: [int64, increasing: the own rows of each share]]. Collective.
 
     share: int64 (n_p,), below `count`; reach: of `rows_of_layers`; extra: rows of other shares that a share computes,
-    as a part of its own; key: of the draws for a layer.
+    as a part of its own.
     """
     found: list[list[torch.Tensor]] = [[] for _ in reach]
     for number in range(count):
@@ -55,32 +81,21 @@ def rows_of_shares(
         for layer in reversed(range(len(reach) - 1)):
             read, rows = rows, (reach[layer] & mine) | rows
             if extra and len(reach) - 1 - layer <= prunable:
-                most = extra * float(comm.total(rows.sum().view(1), "plan"))
-                rows = rows | nearest(_counts(local, read, comm), rows, most, key(layer), local.original_id, comm)
+                most = extra * float(draws.comm.total(rows.sum().view(1), "plan"))
+                rows = rows | _nearest(edges(read), rows, most, layer, draws)
             found[layer].append(torch.nonzero(rows).squeeze(1))
     return found
 
 
-def _counts(local: LocalGraph, rows: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """int64 (n_p,): edges from each own node to nodes in `rows`, bool (n_p,) on every rank. Collective."""
-    result = torch.zeros(len(rows), dtype=torch.int64)
-    for at, counts in edges_to(local, rows, comm):
-        result[at] += counts
-    return result
-
-
-def nearest(
-    counts: torch.Tensor, left_out: torch.Tensor, most: float, key: int, ids: torch.Tensor, comm: Communicator
-) -> torch.Tensor:
+def _nearest(counts: torch.Tensor, left_out: torch.Tensor, most: float, layer: int, draws: Draws) -> torch.Tensor:
     """bool (n_p,): about `most` own rows, over all ranks, the ones with most edges. Collective.
 
     Args:
         counts: int64 (n_p,), edges of each row to rows of the step. It is scratch afterwards.
         left_out: bool (n_p,).
-        key: of the draws of ties.
-        ids: int64 (n_p,), of the draws.
+        layer: of the draws of ties.
     """
-    counts[left_out] = 0
+    counts[left_out], comm = 0, draws.comm
     largest = int(comm.allreduce_(counts.max().view(1) if len(counts) else torch.zeros(1).long(), "plan", "max"))
     of_count = comm.total(torch.bincount(counts, minlength=largest + 1), "plan")
     above = torch.cumsum(of_count.flip(0), 0).flip(0)  # rows with so many edges or more
@@ -89,6 +104,6 @@ def nearest(
     chosen = counts >= least
     if least > 1:
         left = (most - float(above[least] if least <= largest else 0)) / float(of_count[least - 1])
-        words = kernels.random_words(key, ids, 1)[:, 0]
+        words = kernels.random_words(draws.random.key(Purpose.SHARE, 1 + layer), draws.ids, 1)[:, 0]
         chosen |= (counts == least - 1) & (words < left * 2**32)
     return chosen

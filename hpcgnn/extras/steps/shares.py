@@ -182,7 +182,6 @@ def _local(local: LocalGraph, rows: torch.Tensor, computed: torch.Tensor, block:
         original_id=local.original_id[rows],
         outputs=torch.searchsorted(rows, computed).int() if some else None,
         cluster=None,
-        compact=None,
     )
 
 

@@ -50,7 +50,6 @@ def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:
         outward=_adjacency(nodes, columns, rows, weight, edge, degree_out, kept),
         original_id=torch.cat([local.original_id, gather_halo(plan, local.original_id, comm)]),
         node_type=None if kinds is None else torch.cat([kinds, gather_halo(plan, kinds, comm)]),
-        compact=None,
     )
 
 
@@ -99,7 +98,7 @@ def _both(local: LocalGraph, made: Callable[[Adjacency], Adjacency]) -> LocalGra
     """The LocalGraph with new directions."""
     inward = made(local.inward)
     outward = inward if local.outward is local.inward else made(local.outward)
-    return replace(local, inward=inward, outward=outward, compact=None)
+    return replace(local, inward=inward, outward=outward)
 
 
 def _by_itself(adjacency: Adjacency) -> Adjacency:

@@ -78,11 +78,10 @@ class _Cover:
         return _Cover(self.sums_out, self.nodes_out, self.sums_in, self.nodes_in)
 
 
-def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, features_travel: bool = True) -> LocalGraph:
+def least_rows(local: LocalGraph, comm: Communicator, always: bool = False) -> LocalGraph:
     """The LocalGraph whose plans send the fewest rows, for operators that only sum rows of others. Collective.
 
-    It is the same LocalGraph if that would save next to nothing, unless `always`. features_travel: whether the features
-    are aggregated; if they go as entries, the structure for rows is kept for them.
+    It is the same LocalGraph if that would save next to nothing, unless `always`.
     """
     inward, outward = local.inward, local.outward
     columns_in = _columns(inward)
@@ -99,9 +98,7 @@ def least_rows(local: LocalGraph, comm: Communicator, always: bool = False, feat
     made_out = made_in
     if outward is not inward:
         made_out = _served(outward, inward, columns_out, pairs_in, cover.adjoint, comm)
-    # A sum of features has more entries than each of them.
-    kept = inward if features_travel and local.compact is not None else None
-    return replace(local, inward=made_in, outward=made_out, feature_rows=kept)
+    return replace(local, inward=made_in, outward=made_out)
 
 
 def saves(before: int, after: int) -> bool:

@@ -133,7 +133,7 @@ def within_node(
     outward = inward
     if local.outward is not local.inward:
         outward = _joined(local.outward, columns_out, peers, cap, comm, returns)
-    return replace(local, inward=inward, outward=outward, compact=None)
+    return replace(local, inward=inward, outward=outward)
 
 
 def _joined(

@@ -1,7 +1,5 @@
 """Rows or sums of rows, whichever are fewer: results against the dense oracle, rows against a matching by hand."""
 
-from dataclasses import replace
-
 import graphs
 import numpy as np
 import oracle
@@ -133,21 +131,6 @@ def test_little_to_save_changes_nothing(comm, session_path):
     _, where, file = small.written(comm, session_path, graph, "least", where=graphs.halves(graph, comm.size))
     local = graphs.load(file, where.maps["halves"], comm)
     assert least_rows(local, comm) is local
-
-
-@pytest.mark.parametrize("travel", [False, True], ids=["not", "travel"])
-def test_features_that_travel_as_entries_go_as_rows(comm, session_path, travel):
-    """Sums have more entries: the structure for rows is kept where such features are aggregated, and there alone."""
-    graph = graphs.with_task(graphs.power_law(), num_features=40)
-    graph = replace(graph, features=np.where(np.arange(40) % 20 == 3, graph.features, 0.0).astype(np.float32))
-    _, where, file = small.written(comm, session_path, graph, "entries")
-    rows = graphs.load(file, where.maps["dealt"], comm)
-    assert comm.size == 1 or rows.compact is not None
-    local = least_rows(rows, comm, True, travel)
-    assert (local.feature_rows is rows.inward) == (travel and rows.compact is not None)
-    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst), "sym")
-    y = aggregate(FullHalo(local, comm, HaloBuffers(1 << 20)), local.features, "sym")
-    np.testing.assert_allclose(whole(comm, local, y), matrix @ graph.features, rtol=0, atol=1e-6)
 
 
 ROWS = [{"model": "gat"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]

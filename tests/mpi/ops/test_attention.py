@@ -61,21 +61,20 @@ def right(graph, shape, projected, gy, self_loops, dropout, used=None):
     return y.detach().numpy(), projected.grad.numpy()
 
 
-def random_inputs(graph, shape, scale=1.0):
+def random_inputs(graph, shape):
     random = np.random.default_rng(shape.columns)
-    projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)) * scale)
+    projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
     gy = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.width if shape.average else shape.columns)))
     return projected, gy
 
 
-def compare(comm, local, halo_buffer, graph, shape, dtype, self_loops, dropout, scale=1.0):
-    projected, gy = random_inputs(graph, shape, scale)
+def compare(comm, local, halo_buffer, graph, shape, self_loops, dropout):
+    projected, gy = random_inputs(graph, shape)
     buffers = HaloBuffers(halo_buffer)
-    policy, given = FullHalo(local, comm, buffers), (projected.to(dtype), gy.to(dtype))
-    found = both_ways(comm, local, lambda rows: attend(policy, rows, shape, KEY, P if dropout else 0.0), *given)
-    tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}[dtype]
+    policy, p = FullHalo(local, comm, buffers), P if dropout else 0.0
+    found = both_ways(comm, local, lambda rows: attend(policy, rows, shape, KEY, p), projected, gy)
     for mine, expected in zip(found, right(graph, shape, projected, gy, self_loops, dropout)):
-        check_rows(comm, local, mine, expected, tolerance * max(1, np.abs(expected).max()))
+        check_rows(comm, local, mine, expected, 1e-9 * max(1, np.abs(expected).max()))
     assert buffers.nbytes <= halo_buffer
 
 
@@ -90,21 +89,7 @@ def test_against_the_oracle(comm, session_path, name, shape):
         ("one empty", 1, "keep", False),
     ):
         local = graphs.load(file, where.maps[map_name], comm, cap=rows, self_loops=self_loops)
-        compare(comm, local, 4 * rows * row, graph, shape, torch.float64, self_loops, dropout)
-
-
-@pytest.mark.parametrize("name", ["power law", "random directed"])
-def test_single_precision(comm, session_path, name):
-    graph, where, file = stored(comm, session_path, name)
-    local = graphs.load(file, where.maps["dealt"], comm, cap=20, dtype=torch.float32)
-    compare(comm, local, 1 << 16, graph, AttentionShape(4, 8), torch.float32, "keep", True)
-
-
-def test_huge_logits_stay_finite_and_right(comm, session_path):
-    """With logits of ±10,000 one edge of each row takes all; exponentials must neither overflow nor give NaN."""
-    graph, where, file = stored(comm, session_path, "power law")
-    local = graphs.load(file, where.maps["dealt"], comm, cap=20)
-    compare(comm, local, 1 << 16, graph, AttentionShape(2, 4), torch.float64, "keep", False, scale=1e4)
+        compare(comm, local, 4 * rows * row, graph, shape, self_loops, dropout)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -1,6 +1,6 @@
 """Descriptions of operators, and what the halo policies make of them."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import graphs
 import numpy as np
@@ -51,17 +51,6 @@ def sampled_halo(comm, local):
 def test_every_operator_is_tested_here():
     made = {type(one) for one, _ in KINDS.values()}
     assert made == {each for each in Operator.__subclasses__() if each.__module__.startswith("hpcgnn.ops.")}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_descriptions_are_values(kind):
-    one, others = KINDS[kind]
-    equal = replace(one)
-    assert one == equal and hash(one) == hash(equal) and one is not equal
-    assert all(one != other for other in others)
-    for field in fields(one):
-        with pytest.raises(AttributeError):
-            setattr(one, field.name, None)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "relational"])
