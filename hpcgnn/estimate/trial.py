@@ -31,6 +31,7 @@ from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.schedules.base import changing_edges
+from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
@@ -109,13 +110,15 @@ class Experiment:
         """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
         messages.
 
-        Nothing is learned, for training could end in numbers that are not finite.
+        Timed rounds have one step here. Nothing is learned, for training could end in numbers that are not finite.
         """
         spec = plan.spec
         edges = changing_edges(plan.config)
         if edges is not None:
             edges.check_counted(plan.config)
         plan = plan.changed(lr=LR, halo="rows")
+        if cast(TmaConfig, plan.config.schedule).average_seconds:
+            plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()

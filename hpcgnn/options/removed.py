@@ -54,7 +54,6 @@ REMOVED = {
     "lr_step_factor": Removed(0.5, "use --lr-schedule cosine or linear"),
     "finetune": Removed(0, "train the layers together in a run of --schedule sar"),
     "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
-    "average_seconds": Removed(0.0, "give the steps of a round: --average-steps"),
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),

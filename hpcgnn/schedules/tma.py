@@ -2,8 +2,9 @@
 
 Each rank trains on the subgraph induced by its own nodes, with their degrees in it. No data of a node leaves the rank.
 An epoch in the records is a round: local steps of each rank, then one average of parameters and of the norms' buffers.
-A round has a fixed number of steps. The ranks agree at the end of a round. So evaluation and checkpoints are as usual:
-the averaged model, on the whole graph, exactly.
+A round has a fixed number of steps, or lasts until rank 0's clock ends it. Rank 0 then sends a message, which the
+others check for after each step without waiting. The ranks agree at the end of a round. So evaluation and checkpoints
+are as usual: the averaged model, on the whole graph, exactly.
 
 A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
 With `--correct-every` a round may end with one exact step on the whole graph. Its optimizer is separate and equal on
@@ -11,7 +12,8 @@ all ranks (the server correction of LLCG, Ramezani et al., ICLR'22, without a se
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,15 +21,13 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
+from hpcgnn.declaring import YEAR, option
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.subgraphs import induced
-from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage, Step
@@ -50,6 +50,13 @@ class TmaConfig(ScheduleConfig):
         least=0,
         schedules=("tma",),
         on_resume="same",
+    )
+    average_seconds: float = option(
+        0.0,
+        "tma: average the parameters after this time on rank 0's clock",
+        least=0.0,
+        schedules=("tma",),
+        most=YEAR,
     )
     correct_every: int = option(
         0,
@@ -81,9 +88,10 @@ class Averaging(AllreduceEveryStep):
         if self._subgraph is None:
             subgraph = induced(self._local)
             self._subgraph = graph.over(subgraph, FullHalo(subgraph, SoloCommunicator(), self._buffers), _alone)
-        taken = self._options.average_steps if self._trains else 0
-        for number in range(taken):
+        taken = 0
+        for number in self._round():
             yield Step(self._subgraph, self._as_own_mean, 0, number)
+            taken += 1
         self._average(stage.module)
         stage.note["steps"] = int(self._comm.total(torch.tensor([taken])))
         if self._options.correct_every and (epoch + 1) % self._options.correct_every == 0:
@@ -92,6 +100,27 @@ class Averaging(AllreduceEveryStep):
     def _as_own_mean(self, gradients: torch.Tensor) -> None:
         """The loss is a share of the mean over all training nodes; a rank by itself takes the mean over its own."""
         gradients.mul_(self._num_train / self._own)
+
+    def _round(self) -> Iterable[int]:
+        """The numbers of this rank's steps in a round."""
+        if self._options.average_steps:
+            return range(self._options.average_steps if self._trains else 0)
+        return self._until_the_clock()
+
+    def _until_the_clock(self) -> Iterator[int]:
+        """Yield steps until rank 0 ends the round, at least one."""
+        comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
+        end = time.monotonic() + self._options.average_seconds
+        end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
+        while self._trains:
+            yield number
+            number += 1
+            if time.monotonic() >= end if comm.rank == 0 else end_of_round.arrived():
+                break
+        if comm.rank == 0:
+            time.sleep(max(0.0, end - time.monotonic()))
+            end_of_round = comm.exchange([(other, word) for other in range(1, comm.size)], [], "control")
+        end_of_round.finish()
 
     def _average(self, module: torch.nn.Module) -> None:
         """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""
@@ -180,6 +209,11 @@ def build_tma(
 def check_tma(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
     options = cast(TmaConfig, config.schedule)
+    if bool(options.average_steps) == bool(options.average_seconds):
+        raise ConfigError(
+            "--schedule tma needs one of --average-steps N (at least 1) and --average-seconds X (above 0), got "
+            f"{options.average_steps} and {options.average_seconds:g}"
+        )
     if options.correct_every > config.optim.epochs:
         raise ConfigError(
             f"--correct-every {options.correct_every} is longer than the run: expected 0, or 1 to --epochs = "
@@ -187,12 +221,4 @@ def check_tma(config: Config, layers: int) -> None:
         )
 
 
-def check_steps(config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
-    """Raise ConfigError, on all ranks, where a round that trains has no steps. See ScheduleEntry.check_graph."""
-    if not cast(TmaConfig, config.schedule).average_steps:
-        raise ConfigError.on_all("--schedule tma needs --average-steps N: expected at least 1, got 0")
-
-
-SCHEDULE = ScheduleEntry(
-    build_tma, ScheduleTraits(partial_sums="always", pairwise=True), check_tma, TmaConfig, check_graph=check_steps
-)
+SCHEDULE = ScheduleEntry(build_tma, ScheduleTraits(partial_sums="always", pairwise=True), check_tma, TmaConfig)

@@ -58,3 +58,9 @@ def test_what_does_not_fit_is_refused_by_number(dry_run):
 @pytest.mark.parametrize("variables", [{"MEM_PER_NODE": 10}, {"JOB_NUM_NODES": 1}], ids=str)
 def test_nothing_is_refused_where_the_batch_system_does_not_say(dry_run, variables):
     assert dry_run("2", **variables)[0] == 0
+
+
+def test_rounds_that_last_for_minutes_do_not(dry_run):
+    options = ("--schedule", "tma", "--average-seconds", 600)
+    code, out, _ = dry_run("4", *options)
+    assert code == 0 and "memory on 4 ranks" in out

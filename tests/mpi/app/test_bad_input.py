@@ -119,7 +119,8 @@ def refused(comm, path, run_dir, words, **options):
 # graph, options, words of the message
 MISTAKES = [
     ("undirected", {"schedule": "lazy", "layer_epochs": "5,5"}, "one whole number from 1, or 3 for the 3 layers"),
-    ("undirected", {"schedule": "tma"}, "--schedule tma needs --average-steps"),
+    ("undirected", {"schedule": "tma"}, "--schedule tma needs one of --average-steps"),
+    ("undirected", {"schedule": "tma", "average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),
     (
         "undirected",
         {"schedule": "tma", "average_steps": 2, "correct_every": 6, "epochs": 5},

@@ -1,11 +1,17 @@
 """Averaging: the losses and parameters of a serial oracle, nothing of a node sent in training, resumed."""
 
+import itertools
+from types import SimpleNamespace
+
+import graphs
 import numpy as np
 import oracle
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.schedules.tma import Averaging
 
 from ..runs import log_of, summary, train_into
 from ..small import dense, stored
@@ -75,3 +81,24 @@ def test_on_another_number_of_ranks_all_go_on_with_the_mean(comm, graph, shared_
     if comm.rank == 0:
         assert len(run(SoloCommunicator(), graph, shared_path / "run", epochs=5, **options, resume=True)) == 5
         assert "all go on from their mean" in log_of(shared_path / "run")
+
+
+@pytest.mark.processes
+def test_ranks_step_until_rank_0_says_that_the_time_is_up(comm, session_path, monkeypatch):
+    """The clock of rank 0 goes on by a second whenever it is looked at; the others have taken four steps when it is
+    started. In the second round rank 0 has nothing to train, and waits.
+    """
+    _, where, file = stored(comm, session_path, "random undirected")
+    options = configure(file, schedule="tma", average_seconds=3.0).schedule
+    averaging = Averaging(graphs.load(file, where.maps["dealt"], comm), comm, HaloBuffers(1 << 16), options)
+    slept = []
+    clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=slept.append)
+    monkeypatch.setattr("hpcgnn.schedules.tma.time", clock)
+    for trains in (True, False):
+        averaging._trains = trains or comm.rank > 0
+        steps = averaging._until_the_clock()
+        taken = [next(steps, None) for _ in range(4)] if comm.rank else []
+        comm.barrier()
+        taken += list(steps)
+        assert taken == list(range(len(taken))) and (len(taken) >= 4 if comm.rank else len(taken) == 3 * trains)
+    assert slept == ([] if comm.rank else [0, 2])
