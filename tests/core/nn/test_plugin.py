@@ -108,7 +108,7 @@ def run_of_code(tmp_path):
     (run / "config.toml").write_text(f'[model]\nplugin = "{run}/plugin.py"\n')
     model = torch.nn.Linear(1, 1)
     identity = {"plugin": plugin_hash(run / "plugin.py")}
-    save_checkpoint(run, model, Sgd([], 1.0, 0.0), None, {"epoch": 1, "identity": identity})
+    save_checkpoint(run, model, Sgd([], 1.0), None, {"epoch": 1, "identity": identity})
     return run, ran
 
 
