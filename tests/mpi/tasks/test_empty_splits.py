@@ -32,7 +32,10 @@ def test_no_validation_nodes(comm, with_val, shared_path, capfd):
     log = log_of(shared_path / "run")
     assert log.count("no validation nodes: no best epoch can be chosen") == 1
     assert "nan" not in said.out + said.err and "nan" not in log
-    assert len(re.findall(r"epoch +\d+/\d+  loss [\d.]+  train [\d.]+  val –  test [\d.]+", log)) == 4
+    lines = re.findall(r"epoch +\d+/\d+  .*", log)  # the first and the last always come
+    assert len(lines) >= 2 and all(
+        re.match(r"epoch +\d+/\d+  loss [\d.]+  train [\d.]+  val –  test [\d.]+", one) for one in lines
+    )
     of_all = summary(shared_path / "run")
     assert [record["val"] for record in found] == [None] * 4
     assert of_all["best_val"] is of_all["best_epoch"] is of_all["test_at_best_val"] is None
