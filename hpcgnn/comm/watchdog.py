@@ -305,8 +305,12 @@ class Watchdog(threading.Thread):
         self._exit(code)
 
     def _show_stack(self) -> None:
-        print(f"hpcgnn: where rank {self.rank} stands:", file=sys.stderr, flush=True)
-        faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+        # In one piece: faulthandler writes words, and other ranks show their stacks at the same time.
+        with os.fdopen(os.memfd_create("stack"), "w+b") as file:
+            faulthandler.dump_traceback(file=file, all_threads=True)
+            file.seek(0)
+            stack = file.read().decode(errors="replace")
+        print(f"hpcgnn: where rank {self.rank} stands:\n{stack}", end="", file=sys.stderr, flush=True)
 
     def _exit(self, code: int = EXIT_STALLED) -> NoReturn:
         try:
