@@ -17,7 +17,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.rules import Selection, schedules_with
 from hpcgnn.tasks.registry import resolve_task
 
 #: Types that float32 has all numbers of, by their names in a file.
@@ -175,9 +175,11 @@ def _halo(of: RunPlan) -> Iterator[str]:
     if options.halo == "least" and not of.takes_sums:
         yield (
             f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
-            "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; sar, stale, tma, or lazy "
-            "with dense features and without --input-dropout raw; the same edges in all epochs; and a task of labels; "
-            "use --halo auto, which sends sums where it can"
+            "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; --schedule "
+            f"{schedules_with(lambda traits: traits.partial_sums == 'always')}, or "
+            f"{schedules_with(lambda traits: traits.partial_sums == 'dense')} with dense features and without "
+            "--input-dropout raw; the same edges in all epochs; and a task of labels; use --halo auto, which sends "
+            "sums where it can"
         )
 
 
