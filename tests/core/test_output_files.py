@@ -142,7 +142,7 @@ def run(tmp_path_factory):
     (folder / "plug.py").write_text("")
     (folder / "nodes.txt").write_text("1\n2\n")
     (folder / "c.toml").write_text('[data]\ngraph = "g.h5"\n')
-    options = ("--epochs", 2, "--hidden", 4, "--checkpoint-every", 1, "--trace", "1-2", "--features", "file+learned:2")
+    options = ("--epochs", 2, "--hidden", 4, "--checkpoint-every", 1, "--features", "file+learned:2")
     done = train(0, "--graph", "g.h5", "--run-dir", "r", "--plugin", "plug.py", *options, cwd=folder)
     assert done.code == 0, done.err
     done = start(0, "-m", "hpcgnn", "evaluate", "r", cwd=folder)
@@ -158,7 +158,7 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
     monkeypatch.chdir(run)
     files = [path for path in (run / "r").rglob("*") if path.is_file()]
     names = {path.relative_to(run / "r").parts[0] for path in files}
-    assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks.jsonl", "trace"} <= names
+    assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks.jsonl"} <= names
     assert set(files) == {path for path in files_of_run(run / "r") if path.exists()}
     for path in [*files, run / "r" / "checkpoints" / "epoch-000009.h5", run / "r" / "tensorboard" / "new"]:
         for force in (True, False):

@@ -13,6 +13,7 @@ from hpcgnn.comm.tape import Tape, clock, offset_to_first
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace
+from hpcgnn.output_files import files_of_run
 
 EPOCHS = 4
 
@@ -46,6 +47,7 @@ def test_each_rank_has_a_file_that_says_who_it_is(comm, traced):
     found = document(traced, comm.rank)
     about = found["otherData"]
     assert (about["rank"], about["ranks"], about["epochs"]) == (comm.rank, comm.size, [2, 3])
+    assert traced / "trace" / f"rank-{comm.rank:05d}.json.gz" in files_of_run(traced), "no command writes over it"
     assert about["spans_lost"] == 0 and about["seconds_clock_uncertain"] >= 0
     names = [event["args"]["name"] for event in found["traceEvents"] if event["name"] == "process_name"]
     assert names == [f"rank {comm.rank} on {socket.gethostname()}"]
