@@ -131,7 +131,7 @@ def _travelling(local: LocalGraph, comm: Communicator) -> str:
     # All ranks of a node have the plan of the node.
     rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
     what = "rows" if plan.sending.sums is None else "rows and sums"
-    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
+    return f", {rows:,} as {what}{f' between {plan.peers.size} nodes' if between else ''},"
 
 
 def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:

@@ -7,6 +7,7 @@ edges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.plan import count_keys, grouped
 from hpcgnn.graphfile.ranges import edge_rows
+from hpcgnn.placement.ownership import MOST_INT32
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,35 @@ def halo_blocks(
         kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
         blocks.append(block)
     return blocks
+
+
+class EdgeArrays(NamedTuple):
+    """Edges of blocks, one block after another. rows: int32 (E,), own rows; columns: int (E,); weight, edge: (E,) of
+    the blocks, or None.
+    """
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    weight: torch.Tensor | None
+    edge: torch.Tensor | None
+
+    def taken(self, which: torch.Tensor) -> "EdgeArrays":
+        """Those at these places, or bool (E,)."""
+        return EdgeArrays(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
+
+
+def edges_of(blocks: Sequence[Block], num_own: int, num_halo: int) -> EdgeArrays:
+    """The edges of blocks. The columns of the halo, num_halo, count on from those of the own block, num_own."""
+    kind = torch.int32 if num_own + num_halo <= MOST_INT32 else torch.int64
+    none = torch.zeros(0, dtype=torch.int32)
+    shifts = [0 if block.first_column is None else num_own + block.first_column for block in blocks]
+    columns = [block.indices.to(kind) + shift for block, shift in zip(blocks, shifts, strict=True)]
+    return EdgeArrays(
+        torch.cat([none, *(block.edge_rows for block in blocks)]),
+        torch.cat([none.to(kind), *columns]),
+        joined([block.weight for block in blocks]),
+        joined([block.edge for block in blocks]),
+    )
 
 
 def joined(columns: Sequence[torch.Tensor | None]) -> torch.Tensor | None:

@@ -36,7 +36,7 @@ def sparse_with_halo(features: SparseRows, plan: HaloPlan, comm: Communicator, k
     # Ranks that have nothing for each other need no message, where the transport can do without.
     wanted = plan.receive_counts + plan.send_counts > 0 if comm.pairwise else np.ones(comm.size - 1, bool)
     for offset in (1 + np.flatnonzero(wanted)).tolist():
-        dest, source = plan.dest(offset), plan.source(offset)
+        dest, source = plan.peers.dest(offset), plan.peers.source(offset)
         sizes, entries = _picked(features, plan.rows_to(offset).long())
         arriving = torch.zeros(int(plan.receive_counts[offset - 1]), dtype=torch.int32)
         _exchange(comm, kind, sizes.int(), dest, arriving, source)

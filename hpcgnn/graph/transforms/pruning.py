@@ -26,7 +26,6 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph, with_halo
 from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.ranges import row_blocks, segments
-from hpcgnn.placement.order import LocalOrder
 
 
 def numbers(mask: torch.Tensor) -> torch.Tensor:
@@ -45,12 +44,12 @@ def filtered(
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
     plan, shape = adjacency.plan, (int(rows.sum()), int(columns.sum()))
     remote = gather_halo(plan, column_number, comm)
-    ranks = [plan.source(offset) for offset in range(1, plan.size)]
-    owners = np.repeat(np.array(ranks, np.min_scalar_type(plan.size)), plan.receive_counts)
+    ranks = [plan.peers.source(offset) for offset in range(1, plan.peers.size)]
+    owners = np.repeat(np.array(ranks, np.min_scalar_type(plan.peers.size)), plan.receive_counts)
     here = _taken([adjacency.own], row_number, column_number, shape[0])
     own = Block(torch.from_numpy(here.indptr), torch.from_numpy(here.local_id), None, here.weight, None, here.place)
     away = _taken(adjacency.halo, row_number, remote, shape[0], owners)
-    own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm, LocalOrder())
+    own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm)
     return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 

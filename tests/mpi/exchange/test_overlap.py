@@ -65,9 +65,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
     plan, turns = adjacency.plan, coalesce(adjacency.plan.sizes, ROWS)
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
-    received = {
-        turn for turn, group in enumerate(turns) if any(plan.received(each) for i in group for each in plan.rounds[i])
-    }
+    received = {turn for turn, group in enumerate(turns) if plan.starts[group[-1] + 1] > plan.starts[group[0]]}
     own = []
     for block, *_ in stream(Rows(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
         mine = block.first_column is None
