@@ -25,6 +25,7 @@ from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.transforms.pruning import filtered, numbers
+from hpcgnn.graphfile.ranges import permuted_rows
 from hpcgnn.memory.stored import StoredRows
 
 _NONE = np.zeros(0, np.int64)
@@ -87,10 +88,8 @@ def rows_of(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.T
     """The rows of some nodes, bool (n_p,)."""
     if isinstance(features, torch.Tensor):
         return features[nodes]
-    entries = torch.repeat_interleave(nodes, torch.diff(features.indptr)).numpy()
-    counts = torch.diff(features.indptr)[nodes].numpy()
+    indptr, entries = permuted_rows(features.indptr.numpy(), np.flatnonzero(nodes.numpy()))
     columns, data = features.indices.numpy()[entries], features.data.numpy()[entries]
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return sparse_rows(indptr, columns, data, features.num_columns, features.data.dtype)
 
 

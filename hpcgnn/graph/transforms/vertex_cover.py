@@ -31,7 +31,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
 from hpcgnn.exchange.sending import PartialSums, Sending
-from hpcgnn.graph.blocks import halo_blocks, joined, transposed
+from hpcgnn.graph.blocks import edges_of, halo_blocks
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.within_node import to_planners
 
@@ -107,15 +107,10 @@ def saves(before: int, after: int) -> bool:
 
 
 def _columns(adjacency: Adjacency) -> _Columns:
-    turned = [transposed(block) for block in adjacency.halo]
-    lengths = torch.zeros(adjacency.plan.num_halo, dtype=torch.int64)
-    for each in turned:
-        # Of a node's halo this rank may have no edges from some columns.
-        assert each.rows is not None and each.first_column is not None, "a round's block says where it is"
-        lengths[each.first_column + each.rows.long()] = torch.diff(each.indptr)
-    indptr = np.append(0, np.cumsum(lengths.numpy()))
-    rows = torch.cat([each.indices for each in turned]) if turned else torch.zeros(0, dtype=torch.int32)
-    return _Columns(indptr, rows.numpy(), joined([each.weight for each in turned]))
+    edges = edges_of(adjacency.halo, 0, adjacency.plan.num_halo)
+    rows, columns, weight, _ = edges.taken(torch.argsort(edges.columns, stable=True))
+    lengths = np.bincount(columns.numpy(), minlength=adjacency.plan.num_halo)
+    return _Columns(np.append(0, np.cumsum(lengths)), rows.numpy(), weight)
 
 
 def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Communicator) -> _Columns:
