@@ -8,9 +8,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.stream import Returns, Rows, Stream
-from hpcgnn.exchange.wire import NARROW, Form, MessageGroup, Wire, encode
+from hpcgnn.exchange.wire import Wire
 
 from ..narrowing import DTYPES, error_bound, row_bytes
 from ..small import stored
@@ -193,37 +192,3 @@ def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
     assert torch.equal(first, second) == (not dtype.startswith("int") or num_halo == 0)
     wire.begin_epoch(0)
     assert torch.equal(first, passed(other, Rows(x)))
-
-
-FORMS = {
-    name: Form(width, narrow, torch.float64, NARROW.get(name))
-    for name, width, narrow in (("fp32", 3, 0), ("bf16", 11, 9), ("int8", 11, 7))
-}
-
-
-@pytest.mark.parametrize("memory_rows", [1, 3, 100])
-@pytest.mark.parametrize("name", FORMS)
-def test_a_message_is_added(name, memory_rows):
-    """The second of two, to rows that are named twice as well, and in as many steps as the memory to widen them asks
-    for. Of rows that others of the node own, none is added.
-    """
-    form, rows, before = FORMS[name], 10, 3
-    random = np.random.default_rng(4)
-    values = torch.from_numpy(random.standard_normal((rows, form.width)))
-    index = torch.tensor([0, 0, 1, 2, 3, 3, 5, 7, 7, 7], dtype=torch.int32)
-    lanes = [Lane(1, 0, before, 1, 0), Lane(1, before, before + rows, 1, 0)]
-    messages = MessageGroup(form, lanes, torch.zeros(form.buffer_bytes(lanes), dtype=torch.uint8))
-    encode(messages.parts[1], form, values, kernels.stream_key(1))
-    memory = torch.empty(memory_rows * form.widened_bytes, dtype=torch.uint8)
-    sent = messages.read(before, before + rows, torch.empty(rows * form.width * 8, dtype=torch.uint8))
-    assert_near(name, sent[:, : form.narrow].numpy(), values[:, : form.narrow].numpy())
-    assert torch.equal(sent[:, form.narrow :], values[:, form.narrow :])
-    assert not form.narrow or bool((sent != values).any()), "they were rounded"
-    for own in (None, slice(2, 6)):
-        first, last = (own.start, own.stop) if own else (0, 9)
-        total = torch.ones(last - first, form.width, dtype=torch.float64)
-        messages.add(total, 1, index, memory, own)
-        expected = torch.ones(9, form.width, dtype=torch.float64)
-        for place, row in zip(index.tolist(), sent):
-            expected[place] += row
-        torch.testing.assert_close(total, expected[first:last], rtol=1e-12, atol=1e-12)
