@@ -209,10 +209,7 @@ class Assignment:
         if self.members[heavy] < 2 or not len(clusters):
             return False
         # The worst load of each rank with each cluster, in shares of the limit.
-        after = np.zeros((len(clusters), self.num_ranks))
-        for column in range(self.sizes.shape[1]):
-            loads = self.loads[None, :, column] + self.sizes[clusters, column, None]
-            np.maximum(after, loads / self.limit[column], out=after)
+        after = ((self.loads + self.sizes[clusters, None]) / self.limit).max(axis=2)
         after[:, heavy] = np.inf
         fits = after <= 1
         if not fits.any():
@@ -238,11 +235,9 @@ class Assignment:
         others = np.flatnonzero(partners[self.parts])
         if not len(others):
             return False
-        worse = np.zeros((len(mine), len(others)))
-        for column, limit in enumerate(self.limit):
-            surplus = self.sizes[mine, column, None] - self.sizes[None, others, column]
-            theirs = self.loads[self.parts[others], column][None, :] + surplus
-            np.maximum(worse, np.maximum(self.loads[heavy, column] - surplus, theirs) / limit, out=worse)
+        surplus = self.sizes[mine, None] - self.sizes[others]
+        theirs = self.loads[self.parts[others]] + surplus
+        worse = (np.maximum(self.loads[heavy] - surplus, theirs) / self.limit).max(axis=2)
         best = int(np.argmin(worse))
         if worse.flat[best] >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
             return False
