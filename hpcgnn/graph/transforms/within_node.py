@@ -187,7 +187,7 @@ def _neighbours(plan: HaloPlan, rows: NodeRows, columns: Spread, returns: bool) 
     """
     number, size = plan.peers.number, plan.peers.size
     offsets = (number - np.array(rows.ranks)) % size
-    counts = np.where(offsets > 0, plan.receive_counts[offsets - 1], 0) * returns
+    counts = np.append(plan.receive_counts, 0)[offsets - 1] * returns  # none of its own
     order, begins = np.argsort(offsets), np.empty_like(counts)
     begins[order] = np.cumsum(counts[order]) - counts[order]  # what a rank reads is in the order of ring offsets
     all_returns, taken = rows.spread(columns.num_own + int(counts.sum())), list[tuple[int, torch.Tensor]]()
