@@ -21,7 +21,6 @@ from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.figures import draw_curves
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# A model with one answer gives another to less than one node, of so many that have another class.
-_OTHER_ANSWERS = 20
 # Instructions for products of bf16 numbers, by their names in /proc/cpuinfo.
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
@@ -205,8 +202,6 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
-        if text := one_answer(summary):
-            log.warning("%s", text)
     picture = None
     with _without_harm("curves.png"):
         picture = draw_curves(run_dir.path)
@@ -231,27 +226,6 @@ def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
         for table in metrics_by_split(record).values()
         for split, values in table.items()
     ]
-
-
-def one_answer(record: dict[str, Any]) -> str:
-    """A line on a model that gives nearly all nodes one class though they have several, '' for any other.
-
-    record: a summary or an evaluation.
-    """
-    if record.get("task") != CLASSIFICATION or not record.get("classes"):
-        return ""
-    by_class = list(zip(*record["classes"].values(), strict=True))
-    predicted, support = ([sum(row[what] for row in rows) for rows in by_class] for what in ("predicted", "support"))
-    nodes, most = sum(support), max(predicted)
-    top = predicted.index(most)
-    if support[top] == nodes or _OTHER_ANSWERS * (nodes - most) > nodes - support[top]:
-        return ""
-    row = by_class[top][0]
-    return (
-        f"the model gives class {row.get('name', top)} to {most / nodes:.1%} of the {nodes:,} nodes of the splits, and "
-        f"{support[top] / nodes:.1%} have it; it hardly tells classes apart. --class-weights balanced gives rare "
-        "classes weight, and --metric macro-f1 or balanced-accuracy chooses the epoch by all classes"
-    )
 
 
 def _result_table(summary: dict[str, Any]) -> str:
