@@ -41,8 +41,8 @@ PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
-    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
-    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks, strict=True))
+    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo))
+    nodes, edges, cut, halo = (list(column) for column in zip(*ranks, strict=True))
     return {
         "partition": name,
         "nodes": spread(nodes),
@@ -51,7 +51,6 @@ def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[
         "halo_rows_total": sum(halo),
         "halo_rows_per_node": sum(halo) / local.num_nodes,
         "cut_edges": sum(cut),
-        "cut_share": sum(cut) / max(1, sum(edges)),
         "imbalance_nodes": _imbalance(nodes),
         "imbalance_edges": _imbalance(edges),
     }
@@ -85,9 +84,7 @@ def bf16_instructions(path: str | Path = "/proc/cpuinfo") -> list[str]:
 def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective."""
     comm, local = trainer.comm, trainer.local
-    parts = (local, *filter(None, trainer.views.shares))
-    adjacencies = [each for part in parts for each in (part.inward, part.outward)]
-    adjacencies += local.task_edges.values()
+    adjacencies = local.inward, local.outward, *local.task_edges.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -98,10 +95,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,
-        "sent_rows": local.inward.plan.num_boundary,
-        "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
         "rows_computed": trainer.views.rows_computed(len(trainer.model.convs)),
-        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.views.shares],
         "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
@@ -148,7 +142,6 @@ def summarise(
         "metric": evaluator.name,
         "better": evaluator.metric.direction,
         "best_val": best.get("val"),
-        "first_epoch": 1,
         "best_epoch": best.get("epoch"),
         "test_at_best_val": best.get("test"),
         "test_at_end": records[-1].get("test"),
@@ -161,15 +154,9 @@ def summarise(
             "max": max(epoch_seconds),
         },
         **{name: value for plugin in trainer.plugins for name, value in plugin.summary(ranks).items()},
-        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
-        "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
         "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
-        "seconds": {
-            phase: {name: sum(r["seconds"][phase][name] for r in records) for name in ("max", "mean")}
-            for phase in records[-1]["seconds"]
-        },
         "seconds_loading": seconds_loading,
         "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
         "halo_kept_bytes": max(r["halo_kept_bytes"] for r in ranks),
