@@ -165,8 +165,8 @@ def halo_blocks(
         part = np.s_[end : end + count]
         end += count
         weights, numbers = (None if each is None else each[part] for each in moved)
-        edges = EdgeArrays(torch.from_numpy(rows[part]), torch.from_numpy(columns[part]), weights, numbers)
-        block = _stored(edges, int(starts[index]))
+        arrays = EdgeArrays(torch.from_numpy(rows[part]), torch.from_numpy(columns[part]), weights, numbers)
+        block = _stored(arrays, int(starts[index]))
         width = int(starts[index + 1] - starts[index])
         kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
         blocks.append(block)
