@@ -165,7 +165,7 @@ def _with_near(own: Block, edges: EdgeArrays, column: np.ndarray, back: np.ndarr
     at = before[rows + np.int64(1)]
 
     def inserted(old: torch.Tensor | None, new: np.ndarray | torch.Tensor | None) -> torch.Tensor | None:
-        return None if old is None or new is None else torch.from_numpy(np.insert(old.numpy(), at, new))
+        return None if old is None else torch.from_numpy(np.insert(old.numpy(), at, () if new is None else new))
 
     indices = inserted(own.indices + columns.own.start, column[position])
     assert indices is not None
