@@ -4,8 +4,6 @@ import logging
 import re
 from types import SimpleNamespace
 
-import pytest
-
 from hpcgnn.engine import summary
 
 MIB = 2**20
@@ -93,20 +91,3 @@ def test_one_answer_is_said(capsys, monkeypatch, caplog):
         RESULT | {"task": "regression", "metrics": {}},
     ):
         assert summary.one_answer(other) == ""
-
-
-@pytest.mark.parametrize(
-    "text, found",
-    [
-        ("flags\t\t: fpu avx2 avx512f\n", []),
-        (
-            "model name\t: x\nflags\t\t: avx512_bf16 avx512f amx_bf16 amx_tile\n\nflags\t\t: fpu\n",
-            ["avx512_bf16", "amx_bf16"],
-        ),
-        ("Features\t: fp asimd bf16\n", []),
-    ],
-)
-def test_instructions_are_those_of_the_first_processor(tmp_path, text, found):
-    (tmp_path / "cpuinfo").write_text(text)
-    assert summary.bf16_instructions(tmp_path / "cpuinfo") == found
-    assert summary.bf16_instructions(tmp_path / "missing") == []
