@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #endif
 
-#include "products.h"
 #include "table.h"
 
 #if defined(__x86_64__)

@@ -284,10 +284,6 @@ HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num
                              int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
                              int64_t *position);
 
-/* cover.c */
-HG_EXPORT int64_t hg_least_cover(const int64_t *indptr, int64_t num_left, const int32_t *indices, int64_t num_right,
-                                 uint8_t *left, uint8_t *right);
-
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
 

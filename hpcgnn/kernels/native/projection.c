@@ -56,7 +56,7 @@ typedef struct {
 static hg_projection projection_of(int path, const hg_projection_args *a)
 {
     const hg_kernels *table = hg_table(path);
-    return (hg_projection){.a = a, .table = table, .between = &table->between[HG_F32], .stride = a->depth + HG_PAD,
+    return (hg_projection){.a = a, .table = table, .between = &table->of[HG_F32]->between, .stride = a->depth + HG_PAD,
                            .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
 }
 
