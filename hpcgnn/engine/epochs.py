@@ -163,20 +163,11 @@ class Epochs:
         bar.set_postfix(shown, refresh=False)
         bar.update()
         if bar.disable and self._trainer.comm.rank == 0:
-            early = any(options.patience for options in self._trainer.stages)
-            if text := pace.line(record, *self._whereabouts(), early, last):
+            epoch = self.progress.epoch
+            left = sum(options.epochs for options in self._trainer.stages[self.progress.stage :])
+            left -= epoch - self.progress.begun
+            if text := pace.line(record, f"epoch {epoch}/{epoch + left}", left, last):
                 log.info("%s", text)
-
-    def _whereabouts(self) -> tuple[str, int]:
-        """(the epoch just done, of how many, in words; how many are left)."""
-        trainer, progress = self._trainer, self.progress
-        here = progress.epoch - progress.begun
-        left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
-        total, layer = progress.epoch + left, trainer.stage.note.get("layer")
-        if layer is None:
-            return f"epoch {progress.epoch}/{total}", left
-        of_layer = f"layer {layer}/{len(trainer.model.convs)}, epoch {here}/{trainer.stage.options.epochs}"
-        return f"{of_layer} ({progress.epoch}/{total} in all)", left
 
 
 def costs_of_epoch(
