@@ -93,12 +93,11 @@ class Pace:
         self._scores: dict[str, float | None] = {}
         self._scored, self._training = 0, 0.0
 
-    def line(self, record: dict[str, Any], place: str, left: int, last: bool = False) -> str | None:
+    def line(self, record: dict[str, Any], left: int, last: bool = False) -> str | None:
         """Return the line after an epoch, or None if it is too early for one.
 
         Args:
             record: the epoch's record, with the seconds of its training.
-            place: the epoch in words.
             left: number of remaining epochs.
             last: whether no line follows.
         """
@@ -110,7 +109,7 @@ class Pace:
             return None
         epochs = max(1, done - self._told)
         seconds = (now - self._told_at) / epochs  # with evaluation and checkpoints
-        text = f"{place}  loss {record['loss']:.4f}  {self._metrics(done)}{self._training / epochs:.3g} s/epoch"
+        text = f"epoch {done}/{done + left}  loss {record['loss']:.4f}  {self._metrics(done)}{self._training / epochs:.3g} s/epoch"
         if left and not last:
             text += f", about {duration(seconds * left)} left"
             self._due = now + min(_LONGEST, max(_SHORTEST, _PART * (now - self._start), seconds))

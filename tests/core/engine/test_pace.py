@@ -15,7 +15,7 @@ def lines(epochs, seconds, begun=0, scored=1):
         if (epoch + 1) % scored == 0:
             record.update(train=0.1, val=0.2, test=0.3)
         last = epoch + 1 == epochs
-        text = pace.line(record, f"epoch {epoch + 1}/{epochs}", epochs - epoch - 1, last)
+        text = pace.line(record, epochs - epoch - 1, last)
         if text:
             found.append((now[0] - 100, text))
     return found
