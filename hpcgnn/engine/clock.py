@@ -109,7 +109,8 @@ class Pace:
             return None
         epochs = max(1, done - self._told)
         seconds = (now - self._told_at) / epochs  # with evaluation and checkpoints
-        text = f"epoch {done}/{done + left}  loss {record['loss']:.4f}  {self._metrics(done)}{self._training / epochs:.3g} s/epoch"
+        text = f"epoch {done}/{done + left}  loss {record['loss']:.4f}  {self._metrics(done)}"
+        text += f"{self._training / epochs:.3g} s/epoch"
         if left and not last:
             text += f", about {duration(seconds * left)} left"
             self._due = now + min(_LONGEST, max(_SHORTEST, _PART * (now - self._start), seconds))
