@@ -167,7 +167,7 @@ def partition(
     """Cluster a graph file, once, and store in it a map of the clusters for each number of ranks.
 
     clusters: their number (None: by the size of the graph). options: arguments of `partition_graph` (method, name,
-    output) and fields of `PartitionOptions` (balance, seed, per_node). Returns {ranks: measures of the map: imbalance,
+    output) and fields of `PartitionOptions` (balance, seed). Returns {ranks: measures of the map: imbalance,
     cut, halo rows}. One process calls it. Raises ConfigError or GraphError.
     """
     own = {name: options.pop(name) for name in ("method", "name", "output") if name in options}

@@ -127,11 +127,7 @@ class Scratch:
 
     def load(self, name: str) -> np.ndarray:
         """A finished array, mapped and read-only: parts that nobody reads take no memory."""
-        path = self.path(name)
-        try:
-            return np.load(path, mmap_mode="r")
-        except ValueError:  # an empty array cannot be mapped
-            return np.load(path)
+        return np.load(self.path(name), mmap_mode="r")
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Some elements of a finished vector. No file stays open, however many vectors there are."""

@@ -16,7 +16,7 @@ from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core import sorting
 from partition_tools.out_of_core.records import Records
-from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -179,19 +179,6 @@ def test_ranges_share_no_key_and_miss_none(tmp_path, values):
         assert max(map(len, ranges)) <= 14, "ranges are about as long as asked for"
 
 
-def test_results_come_in_order_and_an_error_in_its_turn():
-    def work(item):
-        if item == 30:
-            raise ValueError(item)
-        return item
-
-    seen = []
-    with pytest.raises(ValueError, match="30"):
-        for item in in_order(work, range(100)):
-            seen.append(item)
-    assert seen == list(range(30))
-
-
 def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keys = np.random.default_rng(0).permutation(3000)
@@ -203,21 +190,3 @@ def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert np.array_equal(found, np.arange(3000))
-
-
-@pytest.mark.parametrize("after, kept", [(3900, True), (400, False)])
-def test_runs_are_found_again_with_about_as_much_memory(tmp_path, monkeypatch, after, kept):
-    """What is free is never the same twice."""
-    monkeypatch.setattr(sorting, "MOST_RUN", 1 << 20)
-    monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
-    keys, made = np.random.default_rng(0).permutation(500), []
-    for memory in (4000, after):
-        runs = Runs(Scratch(tmp_path / "work", 0, memory), "runs")
-
-        def make(index, size=runs.size, memory=memory):
-            made.append(memory)
-            return Records(keys[index * size : (index + 1) * size].copy())
-
-        runs.form(make, -(-len(keys) // runs.size))
-    assert (after in made) != kept
-    assert np.array_equal(np.concatenate(list(runs.merged(lambda records: records.key))), np.arange(500))

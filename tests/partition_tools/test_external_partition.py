@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from partition_helpers import drawn, graph_data, view
+from partition_helpers import drawn, graph_data
 
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.generators.spec import Spec
-from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
-from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
 from partition_tools.partitioners import dissection, kaminpar, metis, pattern
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
-from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.workspace.scratch import Scratch
 
@@ -84,21 +80,6 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
     whole.forget()
     again = parts_of(whole, side, num_parts)  # what is finished needs the whole no more
     assert all(np.array_equal(one.indices, other.indices) for one, other in zip(parts, again))
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("memory", [1 << 20, 20_000])
-def test_a_graph_in_another_order_is_the_same_graph(tmp_path, directed, memory):
-    data = odd_graph(directed)
-    order = np.random.default_rng(2).permutation(data.num_nodes)
-    write_with_bar(tmp_path / "g.h5", data)
-    with GraphFile(tmp_path / "g.h5") as file:
-        stored, offsets = load_graph(file, stored_edges=True), np.array([0, 30, data.num_nodes])
-        write_with_bar(tmp_path / "b.h5", reordered(stored, order, offsets, scratch_of(tmp_path, memory), {}))
-    before, after = view(tmp_path / "g.h5"), view(tmp_path / "b.h5")
-    assert before.edges == after.edges and before.out == after.out
-    np.testing.assert_array_equal(before.features, after.features)
-    np.testing.assert_array_equal(before.labels, after.labels)
 
 
 def generated(n=6000, kind="planted"):

@@ -99,15 +99,6 @@ def test_what_may_be_missing(imports, mag):
     assert "no node features" in seen.said and "training split is empty" in seen.said and seen.features is None
 
 
-def test_types_may_have_features_of_different_widths(imports, mag):
-    wide, expected = np.arange(1, 1 + 9 * 7).reshape(9, 7), np.zeros((25, 7), np.float32)
-    write(mag / "raw" / "node-feat" / "author" / "node-feat.csv.gz", wide)
-    seen = imports(mag)
-    assert "5 columns for paper, 7 columns for author: rows are filled with zeros to 7" in seen.said
-    expected[:12, :WIDTH], expected[12:21] = features_of("paper"), wide
-    np.testing.assert_array_equal(seen.features, expected)
-
-
 WRITES = "relations/author___writes___paper"
 FLAWS = {
     "relation without its file": (f"{WRITES}/edge.csv.gz", None, "there is no"),

@@ -20,9 +20,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.readers.tables.refused import check_file
-from partition_tools.readers.tables.tables import load_npy
+from partition_tools.readers.tables.tables import map_npy
 from partition_tools.workspace.scratch import Scratch
-from partition_tools.workspace.scratch_arrays import PART, is_large
+from partition_tools.workspace.scratch_arrays import is_large
 
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
 _DAMAGE = (
@@ -52,7 +52,7 @@ def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
         files = sorted(path.glob("*.npy"))
         for file in files:
             check_file(file)
-        yield {file.stem: functools.partial(map_npy, file, scratch) for file in files}
+        yield {file.stem: functools.partial(map_npy, file) for file in files}
         return
     with open(path, "rb") as handle:
         try:
@@ -63,11 +63,6 @@ def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
             raise FormatError(f"{path} is a single array, expected an .npz archive of several")
         with archive:
             yield {name: functools.partial(_member, path, archive, name, scratch) for name in archive.files}
-
-
-def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
-    """The array of a .npy file, mapped and read-only if it is large. FormatError for one that is damaged or pickled."""
-    return load_npy(path, scratch.memory // PART)
 
 
 def _member(path: Path, archive: Any, name: str, scratch: Scratch) -> np.ndarray:

@@ -12,10 +12,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.arrays.archives import map_npy
 from partition_tools.readers.tables.frames import TableFile, open_table
 from partition_tools.readers.tables.node_tables import beside
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.tables import TableOptions, map_npy
 from partition_tools.readers.tables.text import lines, readable
 from partition_tools.readers.tables.values import ids_of, numbers_of, typed
 from partition_tools.workspace.scratch import Scratch
@@ -62,7 +61,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
             "--set edges.heading=true or false"
         )
     if isinstance(tables.edge_features, Path):
-        raw.edge_features = map_npy(tables.edge_features, scratch)
+        raw.edge_features = map_npy(tables.edge_features)
     raw.source = path.name.split(".")[0]
     return beside(raw, tables, scratch)
 
