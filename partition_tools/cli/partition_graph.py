@@ -32,7 +32,6 @@ from partition_tools.partitioners.methods import AUTO, KEYS, METHODS, method_of
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.scratch import fingerprint
 from partition_tools.workspace.settings import check_choices, values_of
 from partition_tools.workspace.working import Resources, add_memory_options, working
 
@@ -238,8 +237,7 @@ def _partition(
         name = name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
-            identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
-            with working(output or path, identity, resources) as work:
+            with working(output or path, resources) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools)
                 maps = _maps(data, maker, name, ranks, options)
                 write_with_bar(output or path, data, maps, resources.reporter)

@@ -10,11 +10,9 @@ import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
-from partition_tools.cli import import_graph as module
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.readers.arrays.named_arrays import ArrayOptions
 from partition_tools.readers.formats import SOURCES
-from partition_tools.readers.tables.frames import TableFile
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import blocks
 from partition_tools.workspace.scratch import Scratch
@@ -55,7 +53,7 @@ def both_ways(path, folder, memory=TINY, **options):
 
 
 def scratch(folder, memory=TINY):
-    return Scratch(folder / "work", "test", memory)
+    return Scratch(folder / "work", memory)
 
 
 @pytest.mark.parametrize("layout, save", [("edge_index", np.savez), ("src_dst", np.savez_compressed)])
@@ -124,24 +122,6 @@ def test_a_flaw_far_below_in_a_list(tmp_path, memory):
     with pytest.raises(FormatError, match=r"ids that are not integers \(pear\); --relabel numbers"):
         import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=memory))
     assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
-
-
-def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
-    """After a kill the same command takes the edges as they were parsed."""
-    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "canonical", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
-    with monkeypatch.context() as patch:
-        patch.setattr(TableFile, "blocks", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
-    import_graph(tmp_path / "e.txt", tmp_path / "plain.h5")
-    assert_same_file(tmp_path / "plain.h5", tmp_path / "g.h5")
-    assert not list(tmp_path.glob(".*"))
-
-
-def interrupt(*arguments, **options):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,6 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     write_with_bar(tmp_path / "g.h5", graph_data(raw, undirected=undirected))
     expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
     with GraphFile(tmp_path / "g.h5") as file:
-        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), {"numpy": "2"}
+        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", TINY), {"numpy": "2"}
         write_with_bar(tmp_path / "a.h5", reordered(load_graph(file, stored_edges=True), *how))
     assert edges_of(tmp_path / "a.h5") == expected

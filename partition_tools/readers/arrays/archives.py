@@ -73,10 +73,9 @@ def _member(path: Path, archive: Any, name: str, scratch: Scratch) -> np.ndarray
         if not is_large(member.file_size, scratch):
             return archive[name]
         key = f"source/{path.stem}-{name}"
-        if not scratch.done(key):
-            scratch.reporter.stage(f"unpacking {name} of {path}")
-            with archive.zip.open(member) as packed, scratch.writing(key) as part, open(part, "wb") as file:
-                shutil.copyfileobj(packed, file)  # it compares the checksum
+        scratch.reporter.stage(f"unpacking {name} of {path}")
+        with archive.zip.open(member) as packed, scratch.writing(key) as target, open(target, "wb") as file:
+            shutil.copyfileobj(packed, file)  # it compares the checksum
         return np.load(scratch.path(key), "r")
     except _DAMAGE as error:
         hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
