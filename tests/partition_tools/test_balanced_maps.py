@@ -132,21 +132,3 @@ def test_a_hub_is_told_of(cli, tmp_path):
     assert not len(hubs(np.zeros(5, int), 4))
     loads = np.delete(np.bincount(by_id[dst], minlength=8), by_id[5])
     assert loads.max() > 1.1 * loads.mean() and f"{imbalance(loads):.3f} times the mean number of in-edges" in err
-
-
-@pytest.mark.parametrize("symmetric", [True, False])
-def test_training_balances_the_same(tmp_path, symmetric):
-    """A map made at the start of a run has the clusters' nodes and in-edges as weights."""
-    from hpcgnn.app.choosing_maps import cluster_loads
-
-    random = np.random.default_rng(0)
-    src, dst = random.integers(0, 200, 900), random.integers(0, 200, 900) ** 2 // 200
-    if symmetric:
-        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
-    import_graph(save_npz(tmp_path / "g.npz", src, dst, 200), tmp_path / "g.h5")
-    partition_graph(tmp_path / "g.h5", [2], num_clusters=20)
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.undirected == symmetric
-        offsets = file.read("clusters/offsets")
-        expected = np.stack([np.diff(offsets), np.diff(file.read("topology/indptr")[offsets])], axis=1)
-        np.testing.assert_array_equal(cluster_loads(file, file.cluster_graph()), expected)

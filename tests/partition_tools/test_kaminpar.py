@@ -11,7 +11,6 @@ from partition_helpers import odd_graph, plenty, save_npz, view
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.clusters import is_skewed
 from partition_tools.cli import partition_graph as command
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -182,18 +181,6 @@ def test_auto_takes_kaminpar_where_metis_does_not_fit(library, cli, tmp_path, mo
     assert code == 0 and len([line for line in err.splitlines() if "with KaMinPar: METIS would take" in line]) == 1
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.partitionings() == {"kaminpar": [2]}
-
-
-def test_communities_of_many_neighbours_stay_together():
-    """Cliques among far more nodes that have few edges or none: their nodes are hubs, and have no other neighbours."""
-    size, cliques, rest = 40, 16, 20_000
-    within = scipy.sparse.kron(scipy.sparse.eye(cliques), np.ones((size, size)) - np.eye(size))
-    pairs = scipy.sparse.kron(scipy.sparse.eye(rest // 2), [[0, 1], [1, 0]])
-    matrix = scipy.sparse.block_diag([within, pairs, scipy.sparse.csr_matrix((rest, rest))]).tocsr()
-    matrix.eliminate_zeros()
-    assert is_skewed(np.diff(matrix.indptr))
-    part = whole_pattern(Edges(matrix.indptr.astype(np.int64), matrix.indices), None, plenty())
-    assert part.num_entries == matrix.nnz and len(part.nodes) == size * cliques + rest
 
 
 CRASHES = """
