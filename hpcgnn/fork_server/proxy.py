@@ -79,7 +79,7 @@ def _ask(connection: socket.socket, arguments: list[str]) -> None:
     """Send the request. The proxy's copy of the launcher's channel stays open: some end a rank that closes it."""
     channel = os.environ.get("PMI_FD", "")
     descriptors = [0, 1, 2] + ([int(channel)] if channel.isdigit() else [])
-    text = marshal.dumps((dict(os.environ), os.getcwd(), arguments, os.getppid()))
+    text = marshal.dumps((dict(os.environ), os.getcwd(), arguments))
     text = LENGTH.pack(len(text)) + text
     connection.sendall(text[socket.send_fds(connection, [text], descriptors) :])
 
