@@ -20,7 +20,7 @@ import torch
 from mpi4py import MPI
 
 from hpcgnn import cores
-from hpcgnn.comm.communicator import Message
+from hpcgnn.comm.communicator import Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.node_memory import MpiNodeMemory
 from hpcgnn.comm.transport import Transport, bytes_of, numbers_of
@@ -202,10 +202,16 @@ class MpiCommunicator(Transport):
         receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         return receives, [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
 
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> MpiPersistentRequests | None:
-        requests = MpiPersistentRequests(self._comm, outgoing, incoming, tag)
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange]:
+        """Persistent requests take their place in the order of all other messages, as MPI defines it.
+
+        A started request matches like one sent at that moment (MPI 4.1, 3.9), with any request of the other end,
+        prepared or not. So the rule of `exchange` is enough. Both ends begin in the same order for each pair of ranks
+        and kind, however many transfers are under way.
+        """
+        requests = MpiPersistentRequests(self._comm, outgoing, incoming, self._tag(kind))
         self._prepared.add(requests)
-        return requests
+        return lambda: self._counted(requests.start(), outgoing, incoming, kind)
 
     def advance(self, requests: list[MPI.Request]) -> None:
         self._progress.watch(requests)
