@@ -144,11 +144,6 @@ def test_unknown_type_is_refused(among_ranks):
         among_ranks.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
 
 
-def test_total_leaves_its_argument(verbs):
-    tensor = torch.tensor([verbs.rank + 1])
-    assert int(verbs.total(tensor)) == verbs.size * (verbs.size + 1) // 2 and int(tensor) == verbs.rank + 1
-
-
 def test_broadcasts_from_every_root(verbs):
     for root in range(verbs.size):
         tensor = torch.full((4,), float(verbs.rank))
@@ -464,16 +459,3 @@ def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monke
         if verbs.rank == verbs.size - 1:
             raise GraphError("bad label")
     assert len(texts) == 1
-
-
-def test_waits_for_objects_are_seen(among_ranks):
-    """The watchdog learns of each of them: that this rank waits, and that it has got on."""
-    verbs, heartbeat = among_ranks, among_ranks.heartbeat
-    for call in (
-        lambda: verbs.gather_object(verbs.rank),
-        lambda: verbs.broadcast_object(verbs.rank),
-        lambda: verbs.allgather_object(verbs.rank),
-    ):
-        before = heartbeat.count
-        call()
-        assert heartbeat.count >= before + 4 and not heartbeat.waits
