@@ -1,10 +1,9 @@
 """The process that a launcher starts as a rank, where the rank itself is forked by `server.py`.
 
-    python -ISs proxy.py SOCKET SKIP COMMAND…
+    python -ISs proxy.py SOCKET ARGUMENTS…
 
-It hands its files, environment, folder and COMMAND (without the first SKIP words) to the server, passes signals on to
-the rank, and ends as the rank does: with the same code or by the same signal.
-Where there is no server it becomes COMMAND. A rank pays for it with some MiB, so it imports little.
+It hands its files, environment, folder and arguments to the server, passes signals on to the rank, and ends as the rank
+does: with the same code or by the same signal. A rank pays for it with some MiB, so it imports little.
 """
 
 import marshal
@@ -96,7 +95,7 @@ def _end_like(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def main(name: str, skip: str, *command: str) -> None:
+def main(name: str, *arguments: str) -> None:
     rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     for number in SIGNALS:
         signal.signal(number, rank.signal)
@@ -104,7 +103,7 @@ def main(name: str, skip: str, *command: str) -> None:
     reason = "it ended before the rank was forked"
     try:
         connection = _connect(name)
-        _ask(connection, list(command[int(skip) :]))
+        _ask(connection, list(arguments))
         answer, handles, _, _ = socket.recv_fds(connection, len(FORKED), 1)
     except OSError as error:
         answer, reason = b"", str(error)
@@ -113,14 +112,8 @@ def main(name: str, skip: str, *command: str) -> None:
         status = connection.recv(STATUS.size, socket.MSG_WAITALL)
         # A server that is killed takes its ranks with it.
         _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
-    os.write(2, f"hpcgnn: warning: no fork server: {reason}; this rank imports its modules itself\n".encode())
-    os.environ["HPCGNN_FORK_SERVER"] = "0"
-    waiting = [number for number in SIGNALS if number in rank._waiting]
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    for number in waiting:
-        os.kill(os.getpid(), number)
-    os.execv(command[0], command)
+    os.write(2, f"hpcgnn: error: no fork server: {reason}; start without HPCGNN_FORK_SERVER\n".encode())
+    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def nursery(*modules):
 
 def proxy(server):
     """The beginning of a command whose ranks a server of `nursery` forks: what follows is told to it."""
-    return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server, "0")
+    return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server)
 
 
 def start(
