@@ -38,10 +38,6 @@ class Exchange:
     def progress(self) -> None:
         """Let the messages advance in the background while this rank computes."""
 
-    def arrived(self) -> bool:
-        """Whether all are through; looks and does not wait."""
-        return True
-
     def finish_receiving(self) -> None:
         """Wait until the incoming messages are here."""
 

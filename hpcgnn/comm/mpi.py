@@ -161,11 +161,6 @@ class Progress(threading.Thread):
             if not self.awake.is_set():
                 self.awake.set()
 
-    def arrived(self, requests: list[Any]) -> bool:
-        """Test whether these requests are complete. Some may be watched: two threads must not test at a time."""
-        with self.lock:
-            return _through(requests)
-
     def release(self, requests: list[Any]) -> None:
         """Take requests back: MPI forbids two threads to complete the same request."""
         with self.lock:
@@ -215,9 +210,6 @@ class MpiCommunicator(Transport):
 
     def advance(self, requests: list[MPI.Request]) -> None:
         self._progress.watch(requests)
-
-    def arrived(self, requests: list[MPI.Request]) -> bool:
-        return self._progress.arrived(requests)
 
     def release(self, requests: list[MPI.Request]) -> None:
         self._progress.release(requests)

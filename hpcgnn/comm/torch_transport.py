@@ -1,22 +1,19 @@
 """The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo).
 
 gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed. A rank
-that waits for it sleeps, so ranks may share cores. Two missing features of gloo's sends and receives shape this file.
-They have no test for completion, and a wait with a limit breaks all connections when the limit passes. So a test starts
-a thread that waits without a limit, and the watchdog ends a standstill.
+that waits for it sleeps, so ranks may share cores. A wait with a limit breaks all connections when the limit passes. So
+waits have none, and the watchdog ends a standstill.
 """
 
 import io
 import pickle
 import re
-import threading
 from datetime import timedelta
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 
-from hpcgnn import cores
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import chosen_interface
@@ -54,40 +51,13 @@ class Request:
 
     def __init__(self, work: Any, about: str, *kept: Any) -> None:
         self._work, self._about, self._kept = work, about, kept
-        self.done = False
-        self._failure: BaseException | None = None
-        self.watcher: threading.Thread | None = None
 
     def complete(self) -> None:
-        """Wait for it, in this thread."""
+        """Wait for it."""
         try:
             self._work.wait()
         except RuntimeError as error:
             raise broken(error, self._about) from error.__cause__
-        self.done = True
-
-    def watch(self) -> None:
-        """The same, in a thread of its own: the error is for the one who asks."""
-        try:
-            self.complete()
-        except BaseException as error:
-            self._failure = error
-            self.done = True
-
-    def wait(self) -> None:
-        """Wait for it, whoever does so already: two threads must not complete the same one."""
-        if self.watcher is not None:
-            self.watcher.join()
-            if self._failure is not None:
-                raise self._failure
-        elif not self.done:
-            self.complete()
-
-
-def _watch(requests: list[Request]) -> None:
-    cores.use_all()
-    for each in requests:
-        each.watch()
 
 
 def broken(error: RuntimeError, about: str) -> Exception:
@@ -128,18 +98,9 @@ class TorchCommunicator(Transport):
     def _post(self, verb: Any, way: str, rank: int, data: torch.Tensor, tag: int) -> Request:
         return _request(f"{way} rank {rank}", verb, [data], rank, tag)
 
-    def arrived(self, requests: list[Request]) -> bool:
-        unseen = [each for each in requests if not each.done and each.watcher is None]
-        if unseen:
-            watcher = threading.Thread(target=_watch, args=[unseen], name="hpcgnn-arrivals", daemon=True)
-            for each in unseen:
-                each.watcher = watcher
-            watcher.start()
-        return all(each.done for each in requests)
-
     def _wait(self, requests: list[Request]) -> None:
         for each in requests:
-            each.wait()
+            each.complete()
 
     def _all(self, verb: Any, *arguments: Any) -> Request:
         """The request of a collective verb."""

@@ -67,10 +67,6 @@ class Transport(Communicator):
     def advance(self, requests: list[Any]) -> None:
         """Let these requests advance while this rank computes."""
 
-    def arrived(self, requests: list[Any]) -> bool:
-        """Whether these requests are complete; looks and does not wait."""
-        raise NotImplementedError
-
     def release(self, requests: list[Any]) -> None:
         """Take requests back that were to advance: this thread waits for them now."""
 
@@ -188,9 +184,6 @@ class Requested(Exchange):
         for requests in (self._receives, self._sends):
             if requests:
                 self._transport.advance(requests)
-
-    def arrived(self) -> bool:
-        return all([self._transport.arrived(each) for each in (self._receives, self._sends) if each])
 
     def finish_receiving(self) -> None:
         if self._receives is not None:

@@ -34,28 +34,6 @@ def owner(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-class _Rank:
-    """The rank's process, once it is known; signals that come before wait for it."""
-
-    def __init__(self) -> None:
-        self._handle: int | None = None
-        self._waiting: list[int] = []
-
-    def signal(self, number: int, frame: object) -> None:
-        if self._handle is None:
-            self._waiting.append(number)
-            return
-        try:
-            signal.pidfd_send_signal(self._handle, number)
-        except ProcessLookupError:  # it has just ended
-            pass
-
-    def attach(self, handle: int) -> None:
-        self._handle = handle
-        for number in self._waiting:
-            self.signal(number, None)
-
-
 def _connect(name: str) -> socket.socket:
     """Raises OSError where no server of this user listens."""
     end = time.monotonic() + _SECONDS_TO_LISTEN
@@ -96,10 +74,7 @@ def _end_like(status: int) -> None:
 
 
 def main(name: str, *arguments: str) -> None:
-    rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    for number in SIGNALS:
-        signal.signal(number, rank.signal)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(SIGNALS))
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until there is a rank to pass them on to
     reason = "it ended before the rank was forked"
     try:
         connection = _connect(name)
@@ -107,13 +82,22 @@ def main(name: str, *arguments: str) -> None:
         answer, handles, _, _ = socket.recv_fds(connection, len(FORKED), 1)
     except OSError as error:
         answer, reason = b"", str(error)
-    if answer == FORKED:
-        rank.attach(handles[0])
-        status = connection.recv(STATUS.size, socket.MSG_WAITALL)
-        # A server that is killed takes its ranks with it.
-        _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
-    os.write(2, f"hpcgnn: error: no fork server: {reason}; start without HPCGNN_FORK_SERVER\n".encode())
-    os._exit(1)
+    if answer != FORKED:
+        os.write(2, f"hpcgnn: error: no fork server: {reason}; start without HPCGNN_FORK_SERVER\n".encode())
+        os._exit(1)
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            signal.pidfd_send_signal(handles[0], number)
+        except ProcessLookupError:  # it has just ended
+            pass
+
+    for number in SIGNALS:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    status = connection.recv(STATUS.size, socket.MSG_WAITALL)
+    # A server that is killed takes its ranks with it.
+    _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 
 
 if __name__ == "__main__":

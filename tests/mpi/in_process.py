@@ -189,14 +189,6 @@ class ThreadCommunicator(Transport):
             send, receive = sends.popleft(), receives.popleft()
             send.receive, receive.send = receive, send
 
-    def arrived(self, requests):
-        if all(request.ready() for request in requests):
-            self._wait(requests)
-            return True
-        # A rank that looks again and again lets others run.
-        self.world.wait_until(self.rank, _twice())
-        return False
-
     def _wait(self, requests):
         for request in requests:
             self.world.wait_until(self.rank, request.ready)
@@ -273,12 +265,6 @@ class ThreadNodeMemory:
 
     def close(self):
         pass
-
-
-def _twice():
-    """False at first, then True."""
-    answers = iter([False])
-    return lambda: next(answers, True)
 
 
 @contextlib.contextmanager
