@@ -17,7 +17,7 @@ from hpcgnn import __version__, kernels
 from hpcgnn.app.remarks import describe_affinity
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.engine.summary import bf16_instructions, versions
+from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.terminal import tell
 
@@ -98,7 +98,7 @@ def _ring(comm: Communicator) -> Finding:
 
 
 def _of_rank() -> Iterator[Finding]:
-    """The packages, the kernels, OpenMP and the processor of this rank."""
+    """The packages, the kernels and OpenMP of this rank."""
     packages = ", ".join(f"{name} {version}" for name, version in versions().items())
     yield Finding("packages", f"{packages}; {sys.executable}, {platform.platform()}")
     with warnings.catch_warnings():
@@ -121,5 +121,3 @@ def _of_rank() -> Iterator[Finding]:
         "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the same kind of package"
     )
     yield Finding("OpenMP", f"{', '.join(runtimes)}; {settings}", remedy if len(runtimes) > 1 else "", fatal=False)
-    said = ", ".join(bf16_instructions()) if found["rounded_products"] != "none" else ""
-    yield Finding("bf16", said or "no instructions in use: --matmul medium changes nothing", fatal=False)

@@ -1,7 +1,7 @@
 """Printing: a terminal or a pipe that fails never costs a finished job its exit code.
 
 A terminal may know no box characters (Latin-1, ASCII). Whoever reads the pipe may have gone, and the disk under a log
-may be full. Text is shown with `?` for what the terminal lacks, and files are written all the same.
+may be full. Characters that the terminal lacks are shown as `?`, and files are written all the same.
 """
 
 import contextlib

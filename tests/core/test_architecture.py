@@ -89,7 +89,6 @@ MAY_READ_ENVIRONMENT = {
     "kernels/library.py",
     "kernels/sources.py",
     "__main__.py",
-    "engine/epochs.py",
     "doctor.py",
     "report/style.py",
 }

@@ -59,7 +59,7 @@ def test_a_sound_installation(alone):
     )
     assert found["cores"][1].startswith(f"1 threads per rank; {HOST}: rank 0 on cores {every(CORES)}")
     assert found["packages"][1].startswith(f"hpcgnn {hpcgnn.__version__}, python ")
-    assert {"kernels", "bf16"} <= found.keys()
+    assert "kernels" in found
     assert found["OpenMP"][1].endswith(f"OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT={SPINS}")
     if "libgomp" in found["OpenMP"][1]:  # what the runtime itself says that it has read
         assert f"GOMP_SPINCOUNT = '{SPINS}'" in result.err
