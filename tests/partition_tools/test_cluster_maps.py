@@ -6,8 +6,7 @@ import scipy.sparse
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Csr, Edges
-from hpcgnn.placement import refinement
-from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis, without_diagonal
+from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
 from partition_tools.graph import quality
 
 
@@ -70,22 +69,6 @@ def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):
         metis([0, 1, 2], [1, 0], None, 2)
-
-
-def test_edges_to_ranks_and_nodes():
-    """After moves, they and the cut are those of a dense count."""
-    _, graph = ring(64)
-    bare, random = without_diagonal(graph), np.random.default_rng(1)
-    found = refinement.Assignment(random.integers(0, 6, 64), np.ones((64, 1)), bare, 6, per_node=3)
-    for cluster in random.permutation(64)[:20]:
-        found.move(cluster, random.integers(0, 6))
-    dense = scipy.sparse.csr_matrix((bare[2], bare[1], bare[0]), shape=(64, 64)).toarray()
-    to_rank = dense @ np.eye(6, dtype=np.int64)[found.parts]
-    to_node = to_rank.reshape(64, 2, 3).sum(axis=2)
-    some = random.permutation(64)[:9]
-    np.testing.assert_array_equal(found.edges_of(some), (to_rank + np.repeat(to_node, 3, axis=1))[some])
-    within = sum(to_rank[c, r] + to_node[c, r // 3] for c, r in enumerate(found.parts))
-    assert found.cost()[1] == 2 * dense.sum() - within
 
 
 def test_quality(monkeypatch):
