@@ -205,7 +205,7 @@ def test_a_command_does_not_replace_what_it_reads(run, command, case):
 def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     before = contents(run)
     for name, words in (
-        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), got '.txt'"),
         ("p", "got 'none of them'"),
         ("absent/p.h5", "there is no directory"),
     ):
