@@ -25,6 +25,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import DEALT
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.plan.choices import registry_choices
 
@@ -32,9 +33,9 @@ log = logging.getLogger("hpcgnn")
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and one that the graph file sets again.
-_NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
+_NOT_KEPT = ("threads", "partition", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
-_GONE = ("spare_core", "log_every")
+_GONE = ("spare_core", "log_every", "auto_partition")
 # Removed options of training: a run of before that had one is used as any other, and does not go on.
 _GONE_FROM_TRAINING = tuple(name for name, removed in REMOVED.items() if removed.trained)
 
@@ -114,6 +115,8 @@ def _is_gone(key: str, value: Any) -> bool:
 
 
 def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
+    if options.get("partition") in DEALT:
+        return True
     try:
         with GraphFile(options["graph"]) as file:
             numbers = file.partitionings().get(options.get("partition", ""), ())

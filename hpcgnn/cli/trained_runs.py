@@ -11,7 +11,7 @@ from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
 
 #: Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
+OPTIONS = ["graph", "plugin", "partition", "halo_buffer", "threads", "metric", "watchdog"]
 OPTIONS += RANK_OPTIONS
 
 PREDICT = """\
@@ -21,7 +21,7 @@ features:
 
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
-    hpcgnn predict runs/first --embeddings 1 -o hidden.npy
+    hpcgnn predict runs/first --embeddings 1 -o hidden.h5
 
 Rows are in the original order of the nodes. Each has the node's number and, where the tables that the graph was
 imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
@@ -65,7 +65,7 @@ def add_predict(commands: Commands, choices: Choices) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="the file to write: .h5 (arrays), .csv or .parquet (a table), .npy (one array)",
+        help="the file to write: .h5 (arrays), .csv or .parquet (a table)",
     )
     predict.add_argument(
         "--probabilities",
@@ -152,7 +152,7 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         asked(arguments, CORRECTIONS),
         next(iter(asked(arguments, TABLES)), None),
     )
-    check_name("--output", request.output, len(request.kinds))
+    check_name("--output", request.output)
     config = config_of_run(arguments, choices)
     request.check(config)
     if arguments.dry_run is not None:

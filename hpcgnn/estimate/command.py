@@ -31,7 +31,6 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     inputs = [config.data.graph, config.model.plugin, arguments.config]
     check_outputs({"--json": arguments.json}, inputs, arguments.force)
     additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
-    config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with GraphFile(config.data.graph) as file:
         source = CountedGraph(file, place.ranks_per_node)
@@ -50,9 +49,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     for line in (*(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config, place)):
         tell(line, needed=True)
     if made:
-        tell(
-            f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes", needed=True
-        )
+        tell(f"no map is stored for {in_turn(made)} ranks: counted with the one that a run makes", needed=True)
     if not all(row["bytes_counted"] for row in rows):
         tell("bytes are not counted from the graph, but taken from a small copy", needed=True)
     if measured is not None:

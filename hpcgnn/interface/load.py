@@ -43,7 +43,6 @@ def load(  # noqa: PLR0913 - callers name them
     widest: int = WIDEST,
     edges: bool | None = None,
     partition: str = "",
-    auto_partition: bool = False,
     threads: int = 0,
     watchdog: float = 300.0,
 ) -> TrainingGraph:
@@ -64,7 +63,7 @@ def load(  # noqa: PLR0913 - callers name them
         widest: numbers in the widest row that layers exchange (heads × width, for transformers twice that), apart from
             the features.
         edges: keep weights, types and features of edges for layers that read them (None: if the file has any).
-        partition, auto_partition, threads, watchdog: as in `hpcgnn train`.
+        partition, threads, watchdog: as in `hpcgnn train`.
 
     Raises:
         ConfigError, FormatError, GraphError: on all ranks together.
@@ -80,7 +79,6 @@ def load(  # noqa: PLR0913 - callers name them
             "seed": seed,
             "halo_buffer": halo_buffer,
             "partition": partition,
-            "auto_partition": auto_partition,
             "threads": threads,
             "watchdog": watchdog,
         },

@@ -17,13 +17,6 @@ class ScheduleConfig:
         least=0.0,
         most=2.0**33,
     )
-    assignment: str = option(
-        "metis",
-        "owner of a node: the stored map, or random clusters or nodes",
-        details="metis: the stored map. super-nodes: the file's clusters dealt at random. random-nodes: nodes at "
-        "random. The random ones are for experiments: the halo is large.",
-        choices=("metis", "super-nodes", "random-nodes"),
-    )
     halo: str = option(
         "auto",
         "rows between ranks: all boundary rows, or fewest rows and sums",

@@ -243,7 +243,6 @@ class ScheduleEntry:
         reads_clusters: the schedule reads the cluster of each node.
         count_steps: count_steps(RunPlan, Counter or None) for `hpcgnn estimate`: the steps of an epoch if the schedule
             counts them itself (estimate/small_copy.py), else None. Without a Counter it raises ConfigError.
-        halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
     """
 
     build: Build
@@ -253,4 +252,3 @@ class ScheduleEntry:
     check_graph: Callable[[Config, GraphMeta, ModelSpec], None] = _nothing
     reads_clusters: bool = False
     count_steps: Callable[[Any, Any], Any] = _nothing
-    halo_copies: Callable[[Config], int] = lambda config: 0

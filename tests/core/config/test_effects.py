@@ -72,7 +72,6 @@ def said(capsys, graph, *options):
         ("--correct-every 0", "--correct-every (for --schedule tma, got sar)"),
         ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or"),
         ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
-        ("--assignment random-nodes --auto-partition", "--auto-partition (needs --assignment metis"),
     ],
 )
 def test_what_has_no_effect_is_said_in_one_line(options, words):

@@ -28,7 +28,6 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
-    {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"inductive": True, "features": "learned:4"},
     {"inductive": True, "features": "edges"},
     {"inductive": True, "schedule": "bns"},

@@ -66,12 +66,12 @@ def test_a_disk_that_is_full(graph, tmp_path):
     """Files of this process may not grow beyond some size: a write then fails as on a full disk."""
     run = tmp_path / "run"
     options = "--graph", graph, *OPTIONS, "--run-dir", run, "--memory", "1M", "--scratch", tmp_path
-    wanted = train(1, *options, "--auto-partition")
+    wanted = train(1, *options)
     limit = re.search(r"expected at least ([\d.]+)G", wanted.errors[0])[1]
     words, variables = command_and_environment(1, "-m", "hpcgnn", "train", *options[:-3], f"{limit}G", *options[-2:])
     most = 8 << 20
     done = subprocess.run(
-        [*words, "--auto-partition", "--resume"],
+        [*words, "--resume"],
         env=variables,
         capture_output=True,
         text=True,
@@ -89,7 +89,7 @@ def test_what_cannot_be(graph, tmp_path):
         (("--memory", "4G", "--schedule", "stale"), "--memory is for --schedule sar and lazy, got stale"),
         (("--memory", "4G", "--scratch", tmp_path / "absent"), "there is no such directory"),
     ):
-        words = "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options, "--auto-partition"
+        words = "--graph", graph, "--model", "gcn", "--run-dir", tmp_path / "r", *options
         result = forked.train(0, *words)
         assert result.code != 0 and message in result.errors[0], result.err
 
@@ -99,7 +99,7 @@ def test_features_on_disk(tmp_path):
     path, free, held = tmp_path / "wide.h5", tmp_path / "free", tmp_path / "held"
     graphs.planted(path, nodes=20_000, features=800, classes=4, degree=4, seed=3)
     options = "--graph", path, "--model", "sage", "--hidden", 16, "--keep-input", "always", "--epochs", 2, "--seed", 1
-    options += "--eval-every", 2, "--auto-partition"
+    options += "--eval-every", 2
     assert train(1, *options, "--run-dir", free).code == 0
     within = *options, "--run-dir", held, "--scratch", tmp_path, "--memory"
     limit = re.search(r"expected at least ([\d.]+)G", train(1, *within, "1M").errors[0])[1]

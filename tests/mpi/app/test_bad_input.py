@@ -128,11 +128,6 @@ MISTAKES = [
     ),
     (
         "undirected",
-        {"schedule": "tma", "average_steps": 1, "assignment": "super-nodes", "partition": "metis"},
-        "--assignment super-nodes makes a map",
-    ),
-    (
-        "undirected",
         {"schedule": "lazy", "average_steps": 1},
         "--average-steps belongs to --schedule tma, got --schedule lazy",
     ),
