@@ -1,24 +1,18 @@
-"""Lines of the log about a run that begins: its graph, its map, its messages, the cores of its ranks, and
-options without effect."""
+"""Lines of the log about a run that begins: its graph, its map, its messages, and options without effect."""
 
 import logging
-import socket
 from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from hpcgnn.app.bring_up import BringUp
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
-from hpcgnn.cores import Binding, domains_of
 from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import every, in_turn
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan
@@ -40,7 +34,7 @@ def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -
 
 
 def log_start(ready: BringUp) -> None:
-    """Log the graph, the places of the ranks, and what the machine or the model makes of the options. Collective."""
+    """Log the graph, and what the machine makes of the options. Collective."""
     file, spec, comm = ready.graph.file, ready.plan.spec, ready.session.comm
     log.info(
         "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
@@ -54,20 +48,11 @@ def log_start(ready: BringUp) -> None:
         comm.size,
         ready.session.threads,
     )
-    places, warnings = describe_affinity(comm, ready.session.threads)
-    for place in places:
-        log.info("%s", place)
-    for warning in warnings:
-        log.warning("%s", warning)
+    if any(comm.allgather_object(ready.session.shares_cores)):
+        log.warning("%s", CROWDED)
     if ready.plan.config.run.matmul == "medium" and not bf16_instructions():
         log.warning(
             "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
-        )
-    if spec.loop_relation:
-        log.info(
-            "added self loops are relation %d of %s, besides the weights that it has for a node itself",
-            spec.edge_types,
-            spec.model,
         )
 
 
@@ -94,11 +79,10 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
             f"{counts.of_nodes:,}",
         )
     log.info(
-        "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
+        "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
         trainer.plan.spec.model,
         f"{sum(p.numel() for p in model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
-        _travelling(local, comm),
         len(local.inward.plan.rounds),
         trainer.plan.config.run.run_dir,
     )
@@ -106,9 +90,6 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
         edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
         seen = trainer.views.subgraph.num_nodes, local.num_nodes, edges
         log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, seen))
-    if computed := trainer.views.rows_computed(len(model.convs)):
-        rows = comm.total(torch.tensor(computed), "plan").tolist()
-        log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
 
 
 def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
@@ -121,74 +102,3 @@ def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
     if not inputs.file and meta.num_features:
         lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     return lines + TASKS[config.task.task].remarks(config, file)
-
-
-def _travelling(local: LocalGraph, comm: Communicator) -> str:
-    """Describe the messages in place of the halo's rows, for the log. Collective."""
-    plan, between = local.inward.plan, local.inward.plan.near is not None
-    if plan.sending.sums is None and not between:
-        return ""
-    # All ranks of a node have the plan of the node.
-    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
-    what = "rows" if plan.sending.sums is None else "rows and sums"
-    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
-
-
-def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:
-    """Describe the cores of all ranks. Collective.
-
-    Args:
-        comm: the communicator.
-        threads: number of threads of each rank.
-
-    Returns:
-        On rank 0, (lines, warnings); two empty lists on the others. There is a line per host, such as 'n1: rank 0 on
-            cores 0-23, rank 1 on cores 24-47', and one for ranks of several NUMA domains. Warnings name hosts with more
-            threads than cores.
-    """
-    binding = Binding.of_this_rank()
-    said = comm.allgather_object((socket.gethostname(), binding, domains_of(binding.cores)))
-    if comm.rank != 0:
-        return [], []
-    hosts: dict[str, dict[Binding, list[int]]] = {}
-    spans: dict[str, list[int]] = {}
-    for rank, (host, theirs, spanned) in enumerate(said):
-        hosts.setdefault(host, {}).setdefault(Binding(*theirs), []).append(rank)
-        if len(spanned) > 1:
-            spans.setdefault(every(spanned), []).append(rank)
-    lines = [f"{host}: {_on_cores(places)}" for host, places in hosts.items()]
-    lines += [
-        f"rank {every(ranks)} on cores of NUMA domains {domains}: a rank for each domain would read near memory only"
-        for domains, ranks in spans.items()
-    ]
-    return lines, [*_bound_together(hosts), *([CROWDED] if _crowded(hosts, threads) else [])]
-
-
-def _on_cores(places: dict[Binding, list[int]]) -> str:
-    of_cores: dict[frozenset[int], list[int]] = {}
-    for binding, ranks in places.items():
-        of_cores.setdefault(binding.cores, []).extend(ranks)
-    return ", ".join(f"rank {every(sorted(ranks))} on cores {every(sorted(own))}" for own, ranks in of_cores.items())
-
-
-def _bound_together(hosts: dict[str, dict[Binding, list[int]]]) -> list[str]:
-    """A line for each host and set of cores to which OpenMP has bound the main threads of several ranks."""
-    together: dict[tuple[str, frozenset[int]], list[int]] = {}
-    for host, places in hosts.items():
-        for binding, ranks in places.items():
-            if binding.by_openmp:
-                together.setdefault((host, binding.main), []).extend(ranks)
-    return [
-        f"{host}: OpenMP binds the main threads of rank {every(sorted(ranks))} to core {every(sorted(main))}: let the "
-        "launcher bind ranks (srun --cpu-bind=cores, mpiexec -bind-to core), or unset OMP_PROC_BIND and OMP_PLACES"
-        for (host, main), ranks in together.items()
-        if len(ranks) > 1
-    ]
-
-
-def _crowded(hosts: dict[str, dict[Binding, list[int]]], threads: int) -> bool:
-    for places in hosts.values():
-        near = [binding for binding, ranks in places.items() for _ in ranks]
-        if any(binding.crowding(threads, near) > 1 for binding in places):
-            return True
-    return False

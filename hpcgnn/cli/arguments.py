@@ -29,14 +29,8 @@ def whole(text: str) -> int:
     """Parse a whole number. Raises ArgumentTypeError."""
     try:
         return int(text)
-    except ValueError:
-        pass
-    try:
-        meant = int(float(text))
-        hint = f"; write {meant}" if meant == float(text) else ""
-    except (ValueError, OverflowError):
-        hint = ""
-    raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}{hint}")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}") from error
 
 
 def real(text: str) -> float:

@@ -155,8 +155,7 @@ def test_the_command_line_overrides_the_file(tmp_path, monkeypatch):
         (["trian"], "train"),
         ([], "COMMAND"),
         (["train", "--graph", "g", "--dropout", "1"], "below 1"),
-        (["train", "--graph", "g", "--layers", "1e3"], "expected a whole number, got '1e3'; write 1000"),
-        (["train", "--graph", "g", "--layers", "inf"], "expected a whole number, got 'inf'"),
+        (["train", "--graph", "g", "--layers", "1e3"], "expected a whole number, got '1e3'"),
         (["train", "--graph", "g", "--lr", "high"], "expected a number, got 'high'"),
         (["train", "--graph", "g", "--lr=1e400"], "--lr: expected at least"),
         (
