@@ -49,14 +49,7 @@ def declare(section: str, owner: str, kind: type) -> None:
     SECTION_OF.update(dict.fromkeys(new, section))
     owned[owner] = kind
     parts = tuple(reversed(owned.values()))  # dataclasses take the fields of the last one first
-    # No module has the class under its name, by which pickle would look for it.
-    members = {"__doc__": base.__doc__, "__reduce__": lambda self: (_section, (section, dataclasses.asdict(self)))}
-    SECTIONS[section] = dataclass(frozen=True, kw_only=True)(type(base.__name__, parts, members))
-
-
-def _section(section: str, values: Mapping[str, Any]) -> Any:
-    """A section as of another process, whose owners have declared the same options."""
-    return SECTIONS[section](**values)
+    SECTIONS[section] = dataclass(frozen=True, kw_only=True)(type(base.__name__, parts, {"__doc__": base.__doc__}))
 
 
 def option_of(name: str) -> Field[Any]:

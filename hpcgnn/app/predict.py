@@ -111,8 +111,9 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
             count = request.table.write(request.output, trained, logits, nodes)
     else:
         rows = _rows_of_nodes(trained, logits, hidden, request)
-        also = {"layer": request.layer} if request.layer else {}
-        count = write_results(request.output, trained, rows, comm, nodes, also)
+        origin = trained.origin() | ({"layer": request.layer} if request.layer else {})
+        source = Source(trained.config.data.graph, trained.meta, trained.task, origin)
+        count = write_rows(request.output, rows, trained.trainer.local, source, comm, nodes)
     if comm.rank == 0:
         shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
         shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))] if rows else [("pairs", f"{count:,}")]
@@ -167,31 +168,6 @@ def _vectors(widths: Mapping[str, int], task: str) -> list[str]:
     return [name for name in names if widths.get(name) == 1]
 
 
-def write_results(
-    path: str | Path,
-    trained: Trained,
-    rows: Mapping[str, torch.Tensor],
-    comm: Communicator,
-    wanted: np.ndarray | None = None,
-    also: Mapping[str, int] = {},
-) -> int:
-    """Write rows of owned nodes in the original node order. Collective.
-
-    Args:
-        path: the file; its suffix gives the format.
-        trained: the model, for the record of the results' origin.
-        rows: {name: (n_p, width)}, the task's own first if present.
-        comm: the communicator.
-        wanted: int64, ascending, the nodes whose rows are written, on rank 0; None for all.
-        also: further numbers for the record.
-
-    Returns:
-        the number of rows, on rank 0.
-    """
-    source = Source(trained.config.data.graph, trained.meta, trained.task, trained.origin() | dict(also))
-    return write_rows(path, rows, trained.trainer.local, source, comm, wanted)
-
-
 @dataclass(frozen=True)
 class Source:
     """The origin of rows.
@@ -225,7 +201,7 @@ def write_rows(
         local: the rank's share of the graph.
         source: the origin of the rows.
         comm: the communicator.
-        wanted: see `write_results`.
+        wanted: int64, ascending, the nodes whose rows are written, on rank 0; None for all.
 
     Returns:
         the number of rows, on rank 0.

@@ -32,19 +32,11 @@ def add_evaluate(commands: Commands, choices: Choices) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
-        help="metrics and predictions of a trained run",
+        help="metrics of a trained run",
         description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
-        "evaluation.json into "
-        "RUN_DIR.",
+        "evaluation.json into RUN_DIR.",
     )
     add_run(evaluate)
-    evaluate.add_argument(
-        "--predictions",
-        metavar="FILE",
-        default="",
-        help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
-    )
-    evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
     add_options(evaluate, CORRECTIONS)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
@@ -120,20 +112,15 @@ def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
 def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
-    from hpcgnn.outputs.files import check_name
 
-    if arguments.predictions:
-        check_name("--predictions", arguments.predictions)
-    config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
-    corrections = asked(arguments, CORRECTIONS)
+    config, corrections = config_of_run(arguments, choices), asked(arguments, CORRECTIONS)
     for correction in corrections:
         correction.check(config.task.task)
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 
-        about = ("--predictions", *predictions)
-        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    return on_ranks(lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config)
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run))
+    return on_ranks(lambda session: evaluate(config, session, arguments.weights, corrections), config)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -158,6 +145,5 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 
-        about = ("--output", request.output, request.force, not request.other_graph, request.inputs)
-        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, request))
     return on_ranks(lambda session: predict(config, session, arguments.weights, request), config)

@@ -17,7 +17,7 @@ from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, size_in_words, table
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import in_turn
+from hpcgnn.listing import ranges
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
@@ -49,7 +49,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     for line in (*(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config, place)):
         tell(line, needed=True)
     if made:
-        tell(f"no map is stored for {in_turn(made)} ranks: counted with the one that a run makes", needed=True)
+        tell(f"no map is stored for {ranges(made)} ranks: counted with the one that a run makes", needed=True)
     if not all(row["bytes_counted"] for row in rows):
         tell("bytes are not counted from the graph, but taken from a small copy", needed=True)
     if measured is not None:
@@ -79,7 +79,7 @@ def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Itera
             "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
         )
     if in_place:
-        yield f"--intra-node shared on {in_turn(in_place)} ranks, {place.ranks_per_node} on a node: only nodes send"
+        yield f"--intra-node shared on {ranges(in_place)} ranks, {place.ranks_per_node} on a node: only nodes send"
     for row in counted:
         sent = row["sent_by_nodes"]
         yield (

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies
 
-from hpcgnn.listing import every, in_turn, ranges
+from hpcgnn.listing import every, ranges
 
 CASES = {
     "none": ([], {}, ""),
@@ -24,10 +24,6 @@ CASES = {
 def test_the_printed_form(case):
     numbers, form, text = CASES[case]
     assert ranges(numbers, **form) == text
-
-
-def test_numbers_that_come_again_and_again():
-    assert in_turn([40_000] * 39 + [7, 40_000]) == "40,000 (39 times), 7, 40,000" and in_turn([]) == ""
 
 
 @given(strategies.sets(strategies.integers(0, 200)))
