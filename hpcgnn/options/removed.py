@@ -59,6 +59,8 @@ REMOVED = {
     "auto_partition": Removed(False, "leave it out: a map is made where the file has none for the number of ranks"),
     "assignment": Removed("metis", "use partition = 'super-nodes' or 'random-nodes' of [data]"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
+    "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
+    "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),
 }
 #: {option: {value: the way to go on}} of values that are gone. They acted in training alone.
 REMOVED_VALUES = {
