@@ -79,7 +79,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     saved = read_toml(path, _GONE_FROM_TRAINING)
-    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
+    gone = {key for key, value in saved.items() if str(value) in REMOVED_VALUES.get(key, {})}  # used in training alone
+    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and key not in gone}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
     options["plugin"] = plugin_of_run(run_dir)
@@ -107,11 +108,6 @@ def load_plugin_of_run(run_dir: str | Path, choices: Choices, trusted: bool) -> 
     recorded = "" if found is None else found.identity.get("plugin", "")
     load_plugin(plugin, "" if trusted else f"the run {run_dir}", recorded)
     return registry_choices()
-
-
-def _is_gone(key: str, value: Any) -> bool:
-    """Whether a value is removed. The removed formats of rows were used in training alone."""
-    return str(value) in REMOVED_VALUES.get(key, {})
 
 
 def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:

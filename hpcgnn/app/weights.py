@@ -105,8 +105,6 @@ OPTIONS_OF_MODEL = {
     *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
     *("self_loops", "precision", "target_scale", "features"),
 }
-# Under one of these names programs keep a state dict among other things.
-_INSIDE = ("state_dict", "model_state_dict", "model")
 #: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
@@ -301,10 +299,6 @@ def read_state(path: str) -> Tensors:
         if suffix == SUFFIX:
             return safetensors().load_file(path)
         found = torch.load(path, map_location="cpu", weights_only=True)
-    if isinstance(found, dict):
-        found = next((found[name] for name in _INSIDE if isinstance(found.get(name), dict)), found)
     if not isinstance(found, dict) or not all(isinstance(each, torch.Tensor) for each in found.values()):
         raise FormatError(f"{path}: expected a state dict, {{name: tensor}}; torch.save(model.state_dict(), FILE)")
-    if found and all(name.startswith("module.") for name in found):  # of torch's DataParallel
-        found = {name.removeprefix("module."): each for name, each in found.items()}
     return dict(found)

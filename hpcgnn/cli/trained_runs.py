@@ -23,8 +23,7 @@ features:
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
     hpcgnn predict runs/first --embeddings 1 -o hidden.h5
 
-Rows are in the original order of the nodes. Each has the node's number and, where the tables that the graph was
-imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
+Rows are in the original order of the nodes, with their numbers and the ids of the imported tables."""
 
 
 def add_evaluate(commands: Commands, choices: Choices) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import hpcgnn
 from hpcgnn.comm.launcher import SPINS
-from hpcgnn.cores import domains_of, physical
+from hpcgnn.cores import physical
 from hpcgnn.listing import every
 
 from . import forked
@@ -87,16 +87,6 @@ def test_how_idle_threads_wait(request, job, spins):
     assert found["OpenMP"][1].endswith(f"OMP_WAIT_POLICY=passive, GOMP_SPINCOUNT={SPINS if spins else 'unset'}")
     if "libgomp" in found["OpenMP"][1]:  # what the runtime itself says that it has read
         assert f"GOMP_SPINCOUNT = '{SPINS if spins else 0}'" in result.err
-
-
-def test_domains_and_hardware_threads(alone):
-    _, found, _ = alone
-    own = domains_of(CORES)
-    mark, said = found["NUMA"]
-    if len(own) > 1:
-        assert mark == "note" and said.startswith(f"cores of {len(own)} domains, {every(own)}")
-    else:
-        assert (mark, said) == ("ok", f"cores of domain {own[0]}" if own else "the kernel does not tell")
 
 
 def test_several_ranks_pass_messages_and_make_one_report(crowded):

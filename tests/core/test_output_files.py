@@ -197,20 +197,6 @@ def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     assert contents(run) == before
 
 
-@pytest.mark.parametrize("case", ["json", "export"])
-def test_what_exists_is_replaced_with_force_alone(run, command, case):
-    words, option, _ = COMMANDS[case]
-    old = run / f"old{SUFFIXES.get(case, '.json')}"
-    old.write_text("mine")
-    done = command(*words, option, old.name, cwd=run)
-    wanted = "choose another name or overwrite it with --force"
-    assert done.code == 2 and "expected a new name" in done.err and wanted in done.err
-    assert old.read_text() == "mine"
-    done = command(*words, option, old.name, "--force", cwd=run)
-    assert done.code == 0 and old.read_bytes() != b"mine", done.err
-    old.unlink()
-
-
 def test_a_report_replaces_a_report_and_nothing_else(run, command):
     out = run / "out"
     out.mkdir()

@@ -107,10 +107,6 @@ def neutral(options):
     return {key: DECLARED[key].default for key in options if DECLARED[key].metadata["schedules"]}
 
 
-def test_no_preset():
-    assert preset_of(parsed()) == ({}, [])
-
-
 @pytest.mark.parametrize("key", REMOVED)
 def test_options_of_earlier_versions(tmp_path, key):
     """The usual value of a removed option is read, as in every config.toml; another one is refused in a line."""

@@ -97,26 +97,6 @@ def test_pairs(model, schedule):
         assert decided == plan(config, META), "a pure function"
 
 
-def test_ranks_of_a_node():
-    """--intra-node auto, the default, is left to counts where rows could be read in place, and messages elsewhere."""
-    for options, expected in (
-        ({"model": "gcn"}, "auto"),
-        ({"model": "gat"}, "auto"),
-        ({"model": "gatv2"}, "auto"),
-        ({"model": "gcn", "schedule": "lazy"}, "auto"),
-        ({"model": "gat", "schedule": "lazy"}, "messages"),
-        ({"model": "gcn", "intra_node": "messages"}, "messages"),
-        ({"model": "gcn", "intra_node": "shared"}, "shared"),
-    ):
-        decided = plan(configuration(**options), META)
-        assert decided.config.schedule.intra_node == expected
-        assert (decided.in_place, decided.may_read_in_place) == (expected == "shared", expected == "auto")
-        for in_place in (False, True):
-            settled = decided.deciding(in_place)
-            assert not settled.may_read_in_place
-            assert settled.in_place == (in_place if expected == "auto" else decided.in_place)
-
-
 def test_no_other_file_compares_names():
     """Names of models, schedules and extra tasks stand in comparisons of their own files alone."""
     tasks = {name for name, task in TASKS.items() if not task.traits.labels}

@@ -219,29 +219,3 @@ def test_what_is_refused(comm, trained, shared_path):
             predicted(comm, run_dir, shared_path / "p.h5", **asked)
         assert caught.value.everywhere
     assert not list(shared_path.glob("p.h5"))
-
-
-def test_all_ranks_refuse_to_replace_what_is_read(comm, trained, shared_path):
-    """The graph, the list of nodes, a checkpoint: by a hard link, a symbolic link, and the name itself."""
-    folder, run_dir = trained
-    words, link, hard = shared_path / "nodes.csv", shared_path / "link.h5", shared_path / "hard.csv"
-    if comm.rank == 0:
-        words.write_text("1\n2\n")
-        link.symlink_to(folder / "own.h5")
-        hard.hardlink_to(words)
-    comm.barrier()
-    checkpoint = checkpoints(run_dir)[-1]
-    files = [folder / "own.h5", words, checkpoint]
-    before = [path.read_bytes() for path in files]
-    for output, reason in (
-        (link, f"is the input {folder / 'own.h5'} itself"),
-        (folder / "own.h5", "is the input itself"),
-        (hard, f"is the input {words} itself"),
-        (checkpoint, "is a file of the run"),
-        (run_dir / "checkpoints" / "new.h5", "is a file of the run"),
-    ):
-        for force in (True, False):
-            with pytest.raises(ConfigError) as caught:
-                predicted(comm, run_dir, output, nodes=str(words), force=force)
-            assert reason in str(caught.value) and caught.value.everywhere
-    assert [path.read_bytes() for path in files] == before and link.is_symlink()
