@@ -4,7 +4,7 @@ People bring the names of other libraries along. A guess by letters alone led fr
 """
 
 import difflib
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from hpcgnn.options.removed import REMOVED
 
@@ -78,8 +78,3 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
     # By spelling, or an option's name among words: num-layers, hidden-channels.
     close = difflib.get_close_matches(name, spelled, 1, _ALIKE) or [word for word in name.split("-") if word in spelled]
     return (spelled[close[-1]], None) if close else (None, None)
-
-
-def elsewhere(given: str, options: Container[str]) -> bool:
-    """Whether an option that a command does not have is one of training, which the command takes from the run."""
-    return given.split("=")[0].strip("-").replace("-", "_").lower() in options

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from hpcgnn.config import Config
 from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
@@ -33,21 +35,26 @@ def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -
         log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
 
 
+def log_graph(path: str | Path, meta: GraphMeta, outputs: str, map_name: str, ranks: int) -> None:
+    """Log the graph and its map. outputs: the number of the model's outputs, and their noun."""
+    log.info(
+        "graph %s: %s nodes, %s edges, %d features, %s; map %r for %d ranks, %d threads each",
+        path,
+        f"{meta.num_nodes:,}",
+        f"{meta.num_edges:,}",
+        meta.num_features,
+        outputs,
+        map_name,
+        ranks,
+        torch.get_num_threads(),
+    )
+
+
 def log_start(ready: BringUp) -> None:
     """Log the graph, and what the machine makes of the options. Collective."""
-    file, spec, comm = ready.graph.file, ready.plan.spec, ready.session.comm
-    log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
-        file.path,
-        f"{file.meta.num_nodes:,}",
-        f"{file.meta.num_edges:,}",
-        file.meta.num_features,
-        spec.classes,
-        TASKS[ready.plan.config.task.task].outputs,
-        ready.graph.map_name,
-        comm.size,
-        ready.session.threads,
-    )
+    file, comm = ready.graph.file, ready.session.comm
+    outputs = f"{ready.plan.spec.classes} {TASKS[ready.plan.config.task.task].outputs}"
+    log_graph(file.path, file.meta, outputs, ready.graph.map_name, comm.size)
     if any(comm.allgather_object(ready.session.shares_cores)):
         log.warning("%s", CROWDED)
     if ready.plan.config.run.matmul == "medium" and not bf16_instructions():

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tabulate import tabulate
 
 from hpcgnn.app.resuming import run_identity
 from hpcgnn.app.trained import find_checkpoint
@@ -147,7 +146,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     }
     with replacing(output) as temporary:
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
-    _show(spec, state, output, f"{weights}, of epoch {epoch}")
+    tell(f"{spec.model}, {len(state)} tensors, weights {weights}, of epoch {epoch}, in {output}")
     if spec.learned:
         path = learned_path(config.run.run_dir, checkpoint.epoch)
         tell(f"learned features of the nodes are not in it, but in {path}")
@@ -176,12 +175,6 @@ def safetensors(inner: str = "safetensors.torch") -> Any:
             "reading and writing .safetensors needs the package safetensors, which is not installed: pip install "
             "'hpcgnn[export]'"
         ) from error
-
-
-def _show(spec: ModelSpec, state: dict[str, Any], output: str, weights: str) -> None:
-    rows = [(name, " × ".join(map(str, each.shape)) or "1") for name, each in state.items()]
-    tell(tabulate(rows, ("tensor", "shape"), tablefmt="rounded_outline", disable_numparse=True))
-    tell(f"{spec.model}, weights {weights}, in {output}")
 
 
 def options_of_file(path: str) -> dict[str, Any]:

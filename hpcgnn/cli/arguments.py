@@ -10,7 +10,7 @@ from hpcgnn.declaring import flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
-from hpcgnn.suggestions import elsewhere, suggest
+from hpcgnn.suggestions import suggest
 from hpcgnn.terminal import tell
 
 
@@ -63,7 +63,12 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
     nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
-    if command in ("evaluate", "predict") and not nearest and not remark and elsewhere(given, SECTION_OF):
+    if (
+        command in ("evaluate", "predict")
+        and not nearest
+        and not remark
+        and given.strip("-").replace("-", "_") in SECTION_OF
+    ):
         what = "an evaluation" if command == "evaluate" else "a prediction"
         remark = f"{what} takes all else from the run's config.toml"
     if remark:

@@ -5,13 +5,13 @@ ranks, and the reading of the share. The model is unknown at this point. So the 
 exchange is an option, `widest`. A job measures it on a small graph.
 """
 
-import logging
 from pathlib import Path
 
 import torch
 
 from hpcgnn.app.agreement import agree, facts_of_graph
 from hpcgnn.app.bring_up import opened
+from hpcgnn.app.remarks import log_graph
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
@@ -28,7 +28,6 @@ from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
 from hpcgnn.tasks.registry import TASKS
 
-log = logging.getLogger("hpcgnn")
 WIDEST = 512
 
 
@@ -135,18 +134,7 @@ def load_graph(
             raise FormatError.on_all(f"{config.data.graph} was replaced since it was loaded; start the job again")
         return other
 
-    log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
-        config.data.graph,
-        f"{meta.num_nodes:,}",
-        f"{meta.num_edges:,}",
-        meta.num_features,
-        meta.num_classes,
-        TASKS[meta.task].outputs,
-        map_name,
-        comm.size,
-        torch.get_num_threads(),
-    )
+    log_graph(config.data.graph, meta, f"{meta.num_classes} {TASKS[meta.task].outputs}", map_name, comm.size)
     return TrainingGraph(Loaded(local, config, comm, buffers, meta, stated, with_loops))
 
 

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -42,24 +41,6 @@ def test_a_table_degrades_to_one_of_plain_letters(monkeypatch, prepared):
     prepare_streams()
     print(TABLE + "\udce9", flush=True)
     assert written(out) == TABLE.encode() + b"\xe9\n", "the bytes of a name that is no text come out as they are"
-
-
-def test_a_choice_of_the_user_stays(monkeypatch):
-    out = stream("ascii", "xmlcharrefreplace")
-    monkeypatch.setattr(sys, "stdout", out)
-    prepare_streams()
-    print("×", flush=True)
-    assert written(out) == b"&#215;\n"
-
-
-def test_a_reader_that_has_gone(tmp_path):
-    for needed in (True, False):
-        reading, writing = os.pipe()
-        os.close(reading)
-        with open(writing, "w") as out:
-            tell("text", out, needed)
-            tell("more", out, needed)
-            print("and what others print", file=out)
 
 
 def test_a_full_disk(capsys):

@@ -54,7 +54,7 @@ def test_nothing_rather_than_a_guess(capsys, given):
 
 def test_what_an_evaluation_takes_from_the_run(capsys):
     assert main(["evaluate", "runs/x", "--hidden", "3"]) == 2
-    assert "an evaluation takes all else from the run's config.toml" in capsys.readouterr().err
+    assert "evaluate takes all else from the run's config.toml" in capsys.readouterr().err
     assert main(["evaluate", "runs/x", "--weight", "3"]) == 2
     assert "expected --weights" in capsys.readouterr().err
 
