@@ -63,14 +63,9 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
     nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
-    if (
-        command in ("evaluate", "predict")
-        and not nearest
-        and not remark
-        and given.strip("-").replace("-", "_") in SECTION_OF
-    ):
-        what = "an evaluation" if command == "evaluate" else "a prediction"
-        remark = f"{what} takes all else from the run's config.toml"
+    of_run = command in ("evaluate", "predict") and given.strip("-").replace("-", "_") in SECTION_OF
+    if of_run and not nearest and not remark:
+        remark = f"{command} takes all else from the run's config.toml"
     if remark:
         return f"unknown option {given}: {remark}; see `hpcgnn {command} --help`"
     expected = f"expected --{nearest} perhaps; " if nearest else ""
