@@ -10,7 +10,6 @@ import torch
 from hpcgnn.app.bring_up import BringUp
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
-from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
@@ -51,16 +50,12 @@ def log_graph(path: str | Path, meta: GraphMeta, outputs: str, map_name: str, ra
 
 
 def log_start(ready: BringUp) -> None:
-    """Log the graph, and what the machine makes of the options. Collective."""
+    """Log the graph, and whether ranks share cores. Collective."""
     file, comm = ready.graph.file, ready.session.comm
     outputs = f"{ready.plan.spec.classes} {TASKS[ready.plan.config.task.task].outputs}"
     log_graph(file.path, file.meta, outputs, ready.graph.map_name, comm.size)
     if any(comm.allgather_object(ready.session.shares_cores)):
         log.warning("%s", CROWDED)
-    if ready.plan.config.run.matmul == "medium" and not bf16_instructions():
-        log.warning(
-            "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
-        )
 
 
 def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
