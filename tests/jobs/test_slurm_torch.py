@@ -17,7 +17,7 @@ def test_srun_and_the_address_are_all_that_it_takes(cluster, graph):
     assert done.returncode == 2 and done.stderr.count("export MASTER_ADDR=$(scontrol show hostnames") == 1, done.stderr
     done = cluster.run(f'{RANKS} python -c "{BLOCKED}" train {TRAINING} --graph {graph} --run-dir plain')
     summary = json.loads((cluster.home / "plain/summary.json").read_text())
-    assert summary["ranks"] == 4
+    assert summary["ranks"] == 4 and "rank 0-1 on cores" in done.stderr + done.stdout
     # The two ranks of each node are forked from one process.
     done = cluster.run(f"HPCGNN_FORK_SERVER=1 {RANKS} hpcgnn predict plain --comm torch -o plain/predictions.csv")
     assert "fork server" not in done.stderr
