@@ -1,15 +1,18 @@
-"""Checks of the loaded graph before training: edge weights that sum to less than 0, and splits that are empty.
+"""Checks of the loaded graph before training: edge weights that sum to 0 or less, and splits that are empty.
 
-Without validation nodes no epoch is the best, and no patience can run out.
+A warning at the start explains the effect, or an error refuses the graph (graph/blocks.py). Without validation nodes no
+epoch is the best, and no patience can run out.
 """
 
 import logging
 from collections.abc import Mapping
 
+import torch
+
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -17,20 +20,46 @@ log = logging.getLogger("hpcgnn")
 
 
 def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None:
-    """Raise GraphError on all ranks where the model takes the root of a sum of edge weights below 0. Collective if it
-    takes roots of sums of weights.
+    """One line where weights of the graph sum to 0 or less and the model divides by such sums. Collective if there are
+    weights.
+
+    Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    if not spec.weighted or MODELS[spec.model].divisor(spec) != "sym":
+    divides = MODELS[spec.model].divisor(spec) if spec.weighted else ""
+    if divides not in ("sym", "mean"):
         return
-    odd = local.inward.degree < 0
-    if local.outward is not local.inward:
-        odd |= local.outward.degree < 0
-    below = int(comm.total(odd.sum().double().view(1), "plan"))
-    if below:
+    directions = [local.inward]
+    if divides == "sym" and local.outward is not local.inward:
+        directions.append(local.outward)
+    odd = [_odd(adjacency) for adjacency in directions]
+    counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
+    below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
+    if divides == "sym" and below:
         raise GraphError.on_all(
             f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
+    if comm.rank == 0 and (below or zero):
+        log.warning(
+            "edge weights sum to 0 at %s nodes, whose %s is 0, and to less than 0 at %s, where Σwx/Σw is no average",
+            f"{zero:,}",
+            "aggregate" if divides == "sym" else "mean",
+            f"{below:,}",
+        )
+
+
+def _odd(adjacency: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
+    """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are
+    edges).
+    """
+    edges = torch.zeros(len(adjacency.degree), dtype=torch.int64)
+    for block in (adjacency.own, *adjacency.halo):
+        counts = torch.diff(block.indptr)
+        if block.rows is None:
+            edges += counts
+        else:
+            edges[block.rows.long()] += counts
+    return adjacency.degree < 0, (adjacency.degree == 0) & (edges > 0)
 
 
 def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:

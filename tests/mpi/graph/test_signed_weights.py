@@ -1,4 +1,5 @@
-"""Weights that sum to less than 0, to 0, and to what is left of 0 in float32: one rule in every mean.
+"""Weights that sum to less than 0, to 0, and to what is left of 0 in float32: one rule in every mean, and a word at the
+start.
 
 A node whose weights summed to less than 0 once got 0 from `sage` and a quotient from `rgcn`, and `rgcn` divided by a
 sum of 0 and ended with the advice to lower --lr.
@@ -13,6 +14,7 @@ import pytest
 import torch
 from asking import aggregate
 
+from hpcgnn.app.graph_checks import check_weights
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
@@ -24,6 +26,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import both_ways, whole
 from ..runs import train_into
+from ..training import build_trainer, configure
 
 N, RELATIONS = 60, 3
 
@@ -136,14 +139,30 @@ def test_relations(comm, stored, map_name):
         np.testing.assert_allclose(comm.total(one.grad), other.grad, rtol=1e-8, atol=1e-8)
 
 
-def test_roots_of_negative_sums_are_refused(comm, stored, shared_path):
-    """gcn takes roots: an error that counts. The others train."""
-    (_, path), where = stored, {"precision": "fp64", "epochs": 1, "partition": "random"}
+@pytest.mark.processes
+def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
+    """gcn takes roots: an error that counts. sage says what its means are. Others divide by nothing."""
+    (where, path), said = stored, []
+    monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
     negative = int(((looped.sum(1) < 0) | (looped.sum(0) < 0)).sum())
+    plain = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight)
+    below = int((plain.sum(1) < -1e-6).sum())
     for model in ("gcn", "sgc"):
+        trainer, local = loaded(comm, path, where, model, "add")
         with pytest.raises(GraphError, match=f"weights of {negative} nodes sum to less than 0.*--model sage") as caught:
-            train_into(comm, path, shared_path / model, model=model, **where)
+            check_weights(local, trainer.model.spec, comm)
         assert "\n" not in str(caught.value) and caught.value.everywhere
-    for model in ("sage", "rgcn"):
-        train_into(comm, path, shared_path / model, model=model, **where)
+    with pytest.raises(GraphError, match="sum to less than 0"):
+        train_into(comm, path, shared_path / "run", model="gcn", epochs=1, partition="random")
+    sage = f"0 at 3 nodes, whose mean is 0, and to less than 0 at {below},"
+    for model, words in {"sage": sage, "rgcn": "", "gin": "", "gat": "", "pna": ""}.items():
+        trainer, local = loaded(comm, path, where, model, "keep")
+        said.clear()
+        check_weights(local, trainer.model.spec, comm)
+        assert (len(said) == 1 and words in said[0]) if words and comm.rank == 0 else not said
+
+
+def loaded(comm, path, where, model, loops):
+    trainer = build_trainer(comm, configure(path, model=model, precision="fp64"), "random", rows=20)
+    return trainer, graphs.load(path, where.maps["random"], comm, self_loops=loops, keep_edges=True)
