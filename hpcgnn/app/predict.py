@@ -25,7 +25,7 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder, share_of
-from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.own_ids import kind_of_ids, longest_id, nodes_of, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
@@ -138,7 +138,7 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
         if not request.nodes:
             return None
         words = read_list(request.nodes)
-        nodes = find_nodes(file, words, f"--nodes {request.nodes}")
+        nodes = np.unique(nodes_of(file, words, f"--nodes {request.nodes}"))
         _look_at_order(file, nodes, words, request)
         return nodes
 

@@ -223,8 +223,6 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     def direction(way: Way) -> Direction:
         """Where ranks of a node read each other's rows in place, each has a lane of the node's rows."""
         rows, far, edges = way.ranks, way.travelling, (pick(way.own), pick(way.remote))
-        if far.nodes is None:
-            return Direction(*edges, pick(rows.received), pick(rows.sent), rows.largest)
         ranks = far.nodes.sizes
         received, sent = (pick(np.repeat(each / ranks, ranks)) for each in (far.received, far.sent))
         near = pick(rows.received - rows.crossing(far.nodes.per_node).received)

@@ -32,13 +32,7 @@ files in --out:
   learning.png .pdf    loss and validation metric over the epochs
   parts.png .pdf       parts of an epoch: computing, waiting for rows, reduction, imbalance
   memory.png .pdf      contents of the memory, of runs with --profile-memory
-Files of an earlier report in the folder are replaced.
-
-exit code:
-  0  the report is written, and every named run was good; it lists unfinished and damaged runs of folders, with the
-     reason
-  3  the report is written, and lists named runs that were missing or broken, with the reason
-  2  nothing is written: no run was good, or an option was wrong"""
+Files of an earlier report in the folder are replaced."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.read import MARKS
-from hpcgnn.report.study import SHARED, notes, runs_table, study_table
+from hpcgnn.report.study import notes, runs_table, spoken_graph, study_table
 
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
@@ -37,13 +37,10 @@ _HEAD = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>hpcgnn report</title>
 <style>
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } figure { margin: 0; } figure img { width: 100%; max-width: 60rem; }
-.note, figcaption { color: #555; font-size: 0.85rem; }
-pre { white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0.6rem; }
+.wide { overflow-x: auto; } figure { margin: 0; } img { max-width: 100%; } pre { white-space: pre-wrap; }
 </style>
 </head>
 <body>
@@ -67,12 +64,10 @@ def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path,
     figures, files = draw_figures(study), dict[str, str | bytes]()
     for name, numbers in (("study", study.points), ("runs", study.table)):
         files[f"{name}.csv"] = numbers.to_csv(index=False)
-        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True).replace(SHARED, r"$\dagger$")
+        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True)
     for name, images in figures.items():
         files |= {f"{name}.{kind}": image for kind, image in images.items()}
-    graphs = sorted(
-        {f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in study.runs}
-    )
+    graphs = sorted({spoken_graph(run) for run in study.runs})
     about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} runs; graphs: {', '.join(graphs)}."
     files[TEXT] = _text(about, study, texts, problems)
     files[PAGE] = _page(about, study, texts, problems, figures)
@@ -101,11 +96,11 @@ def _page(
     figures: Mapping[str, Mapping[str, bytes]],
 ) -> str:
     """The report as one page that stands alone: images inside, no script, no network, everything escaped."""
-    parts = [f'{_HEAD}<h1>hpcgnn report</h1>\n<p class="note">{html.escape(about)}</p>']
+    parts = [f"{_HEAD}<h1>hpcgnn report</h1>\n<p>{html.escape(about)}</p>"]
     if problems:
         parts += ["<h2>Runs left out</h2>", _html(pd.DataFrame(problems, columns=["run", "reason"]))]
     parts += ["<h2>Study</h2>", _html(texts["study"])]
-    parts += [f'<p class="note">{html.escape(line)}</p>' for line in notes(study)]
+    parts += [f"<p>{html.escape(line)}</p>" for line in notes(study)]
     for name, images in figures.items():
         caption, image = html.escape(FIGURES[name][1]), base64.b64encode(images["png"]).decode()
         parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')

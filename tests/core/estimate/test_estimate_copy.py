@@ -64,18 +64,6 @@ def test_a_copy_has_the_self_loops_that_there_are(name):
         assert size.nodes - 40 - 10 <= drawn <= size.nodes - 40
 
 
-@pytest.mark.parametrize("factor", [1.0, 0.5, 0.01, 1e-9])
-def test_a_smaller_copy_has_at_least_one_of_what_there_is(factor):
-    for size in SIZES.values():
-        smaller = size.scaled(factor)
-        for name, value in vars(size.inward).items():
-            assert (getattr(smaller.inward, name) > 0) == (value > 0)
-            assert abs(getattr(smaller.inward, name) - factor * value) <= 1
-        assert 1 <= smaller.train <= smaller.nodes and smaller.outer <= smaller.nodes
-        assert (smaller.outward is None) == (size.outward is None)
-    assert SIZES["directed"].scaled(1.0) == SIZES["directed"]
-
-
 # Tensors of a quarter of it come from the arena, as those of the whole do, and so does what batch norm sums in: of
 # smaller ones memory grows in no straight line.
 WHOLE = Size(4, 56_000, 18_700, 28_000, Direction(280_000, 112_000, 70_000, 70_000, 77_000), None)
