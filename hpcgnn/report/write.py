@@ -114,15 +114,13 @@ def _html(frame: pd.DataFrame) -> str:
 
 
 def _provenance(study: "Study") -> list[str]:
-    """List what the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
-    seen: dict[str, list[str]] = {}
+    """List what the numbers depend on: versions, kernels and hosts of each run, and its command."""
+    lines = []
     for run in study.runs:
         versions = ", ".join(f"{name} {version}" for name, version in run.summary["versions"].items())
-        text = f"{versions}; kernels: {run.summary.get('kernels', 'unknown')}; hosts: {', '.join(run.summary['hosts'])}"
-        seen.setdefault(text, []).append(run.name)
-    sets = [f"<p>{html.escape(', '.join(names) + ': ' + text)}</p>" for text, names in seen.items()]
-    lines = [f"# {run.name}: {run.summary['ranks']} ranks\n{shlex.join(run.summary['command'])}" for run in study.runs]
-    return ["<h2>Provenance</h2>", *sets, f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
+        lines.append(f"# {run.name}: {run.summary['ranks']} ranks; {versions}; kernels: {run.summary.get('kernels')}")
+        lines.append(f"# hosts: {', '.join(run.summary['hosts'])}\n{shlex.join(run.summary['command'])}")
+    return ["<h2>Provenance</h2>", f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
 
 
 def _check_folder(out: Path, force: bool) -> None:
