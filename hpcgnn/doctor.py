@@ -18,7 +18,7 @@ from tabulate import tabulate
 from hpcgnn import __version__, cores
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.engine.summary import bf16_instructions, versions
+from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.listing import every
 from hpcgnn.memory.resident import MMAP_THRESHOLD, set_allocator_policy
@@ -159,10 +159,6 @@ def _machine() -> Iterator[Finding]:
         "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the same kind of package"
     )
     yield Finding("OpenMP", f"{', '.join(runtimes)}; {settings}", remedy if len(runtimes) > 1 else "", fatal=False)
-    products = {"own": "products our own", "torch": "products of torch"}.get(found["rounded_products"], "not used")
-    said = ", ".join([*bf16_instructions(), products]) if bf16_instructions() else "no instructions for it"
-    idle = "" if said.endswith(("own", "torch")) else ": --matmul medium changes nothing"
-    yield Finding("bf16", said + idle, fatal=False)  # ranks may differ: in speed and rounding
     fixed = f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
     yield Finding("allocator", fixed if set_allocator_policy() else "not glibc: freed memory may stay with the process")
     for module, extra, purpose in (("matplotlib", "plot", "curves.png"), ("polars", "import", "importing tables")):

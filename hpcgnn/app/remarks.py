@@ -13,7 +13,6 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.cores import Binding, domains_of
-from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
@@ -59,10 +58,6 @@ def log_start(ready: BringUp) -> None:
         log.info("%s", place)
     for warning in warnings:
         log.warning("%s", warning)
-    if ready.plan.config.run.matmul == "medium" and not bf16_instructions():
-        log.warning(
-            "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
-        )
     if spec.loop_relation:
         log.info(
             "added self loops are relation %d of %s, besides the weights that it has for a node itself",

@@ -191,8 +191,8 @@ def test_memory_less_the_constant_and_ratios_to_the_same_setting():
 def test_what_is_parsed():
     from comparison.cases import parse_epochs, parse_variant
 
-    assert parse_variant("medium='--matmul medium' --seed 1") == ("medium", ["--matmul medium", "--seed", "1"])
-    assert parse_variant("medium=--matmul medium") == ("medium", ["--matmul", "medium"])
+    assert parse_variant("mixed='--precision mixed' --seed 1") == ("mixed", ["--precision mixed", "--seed", "1"])
+    assert parse_variant("mixed=--precision mixed") == ("mixed", ["--precision", "mixed"])
     epochs = parse_epochs(["3", "pyg:gat=1"], 5)
     assert (epochs("pyg", "gat"), epochs("pyg", "sage"), epochs("dgl", "gat")) == (1, 3, 3)
     assert parse_epochs([], 5)("dgl", "gcn") == 5
