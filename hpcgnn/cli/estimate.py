@@ -17,7 +17,7 @@ the bytes and messages of an epoch. It takes one process, and no MPI.
     hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
 
 Bytes and messages are counted from the graph file and are exact. Memory comes from the real program on two small
-copies of a rank. --like RUN adds the least and the most seconds, scaled by these counts from a run."""
+copies of a rank. Option --like adds the least and the most seconds, scaled by these counts from a run."""
 
 
 def add_estimates(commands: Any, choices: Choices) -> None:

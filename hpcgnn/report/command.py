@@ -18,7 +18,7 @@ Make tables, figures and one page from the directories that `hpcgnn train` leave
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
     hpcgnn report runs/weak-* --scaling weak               a graph for each number of ranks, of one size per rank
 
-Runs that differ in seed alone are repetitions: the table of the study has medians with the least and the most, and
+Runs that differ in seed alone are repetitions. The table of the study has medians with the least and the most, and
 means of metrics with their deviation. Runs that differ in the number of ranks make a curve. Whatever else differs
 names the curves. Files of an earlier report in --out are replaced."""
 
