@@ -25,7 +25,10 @@ from hpcgnn.tasks.registry import TASKS
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
-CROWDED = "ranks share cores: the times of this run say little; see `hpcgnn doctor`"
+CROWDED = (
+    "ranks share cores, so times say little: start fewer ranks per node, lower --threads, or bind ranks (srun "
+    "--cpu-bind=cores)"
+)
 
 
 def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
