@@ -9,11 +9,9 @@ ranks. After a ReLU many neighbours are zero, so the rule matters.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from .interface import codes
 from .kernel import Arguments, accumulation_dtype, kernel
 
 #: Elements of an expanded piece of edges in torch: 16 MiB of float32.
@@ -23,16 +21,6 @@ BLOCK = {"indptr": "int64 [num_rows + 1]", "indices": "int32 [edges]"}
 ROWS = "optional int32 [num_rows]"
 #: Without stored rows, the block has all rows.
 ALL_ROWS = (("rows", "num_rows", "n", "indptr"),)
-#: {a fault of a block: what is said of it}; their codes in the library.
-_FAULTS = {
-    "indptr_start": "indptr must start at 0 or above",
-    "indptr_order": "indptr must not decrease",
-    "indptr_end": "indptr must not exceed the number of indices",
-    "row_range": "rows must lie in [0, num_rows)",
-    "row_order": "rows must increase strictly",
-    "index_range": "indices must lie in [0, num_sources)",
-}
-_FAULT_CODES = codes(*_FAULTS)
 
 
 def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
@@ -198,42 +186,20 @@ def add_rows(a: Arguments) -> None:
         a.out.index_add_(0, a.index[some], rows)
 
 
-@kernel(
-    "hg_check_block",
-    {
-        "indptr": "int64 [num_stored + 1]",
-        "indices": "int32 [num_indices]",
-        "rows": "optional int32 [num_stored]",
-        "position": "int64 [one]",
-        "num_rows": ...,
-        "num_sources": ...,
-    },
-)
-def _check_block(a: Arguments) -> int:
-    def first(bad: torch.Tensor) -> int | None:
-        return int(bad.to(torch.int8).argmax()) if bool(bad.any()) else None
-
-    def found(fault: str, position: int) -> int:
-        a.position[0] = position
-        return _FAULT_CODES[fault]
-
-    if int(a.indptr[0]) < 0:
-        return found("indptr_start", 0)
-    if (at := first(a.indptr[1:] < a.indptr[:-1])) is not None:
-        return found("indptr_order", at)
-    if int(a.indptr[-1]) > len(a.indices):
-        return found("indptr_end", len(a.indptr) - 1)
-    if a.rows is not None:
-        outside = first((a.rows < 0) | (a.rows >= a.num_rows))
-        unordered = first(a.rows[1:] <= a.rows[:-1])
-        if outside is not None and (unordered is None or outside <= unordered + 1):
-            return found("row_range", outside)
-        if unordered is not None:
-            return found("row_order", unordered + 1)
-    used = a.indices[int(a.indptr[0]) : int(a.indptr[-1])]
-    if (at := first((used < 0) | (used >= a.num_sources))) is not None:
-        return found("index_range", int(a.indptr[0]) + at)
-    return 0
+def _faults(
+    indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None, num_rows: int, num_sources: int
+) -> Iterator[tuple[str, torch.Tensor, int, torch.Tensor]]:
+    """(what is said, of which numbers, the first one of them, whether each from it on is wrong)."""
+    yield "indptr must start at 0 or above", indptr, 0, indptr[:1] < 0
+    yield "indptr must not decrease", indptr, 0, indptr[1:] < indptr[:-1]
+    yield "indptr must not exceed the number of indices", indptr, 0, indptr > len(indices)
+    if rows is not None:
+        yield "rows must lie in [0, num_rows)", rows, 0, (rows < 0) | (rows >= num_rows)
+        yield "rows must increase strictly", rows, 1, rows[1:] <= rows[:-1]
+    begin = int(indptr[0])
+    used = indices[begin : int(indptr[-1])]
+    if len(used) and (used.min() < 0 or used.max() >= num_sources):  # no memory is taken for each edge before
+        yield "indices must lie in [0, num_sources)", indices, begin, (used < 0) | (used >= num_sources)
 
 
 def check_block(
@@ -244,21 +210,13 @@ def check_block(
     indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None. `num_rows` and `num_sources` are the numbers of
     rows of y and x. Raises ValueError naming the first fault and its place.
     """
-    at = torch.zeros(1, dtype=torch.int64)
-    given: dict[str, Any] = {"indptr": indptr, "indices": indices, "rows": rows, "position": at}
-    given |= {"num_rows": num_rows, "num_sources": num_sources}
-    _check_block.check(**given)
-    num_stored = len(indptr) - 1
-    if rows is None and num_stored != num_rows:
-        raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}")
-    code, position = _check_block(**given), int(at)
-    if code:
-        fault = next(name for name, each in _FAULT_CODES.items() if each == code)
-        values = (
-            indices if fault == "index_range" else rows if rows is not None and fault.startswith("row_") else indptr
-        )
-        window = values[max(0, position - 1) : position + 2].tolist()
-        raise ValueError(
-            f"block: {_FAULTS[fault]} (num_rows {num_rows}, num_sources {num_sources}, {indices.numel()} indices); "
-            f"first wrong at position {position}, near {window}"
-        )
+    if rows is None and len(indptr) != num_rows + 1:
+        raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {len(indptr)}")
+    for said, numbers, first, wrong in _faults(indptr, indices, rows, num_rows, num_sources):
+        if wrong.any():
+            position = first + int(wrong.to(torch.int8).argmax())
+            window = numbers[max(0, position - 1) : position + 2].tolist()
+            raise ValueError(
+                f"block: {said} (num_rows {num_rows}, num_sources {num_sources}, {len(indices)} indices); first wrong "
+                f"at position {position}, near {window}"
+            )

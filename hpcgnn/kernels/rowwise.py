@@ -49,7 +49,7 @@ def elu(a: Arguments) -> None:
         "scaled": False,
         "heads": 1,
     },
-    scratch={"partial": _partial},
+    partial=_partial,
 )
 def _elu_gradient(a: Arguments) -> None:
     gradient = a.gy if a.y is None else a.gy * torch.where(a.y > 0, torch.ones_like(a.y), a.y + 1)
@@ -127,7 +127,7 @@ def relu_gradient(a: Arguments) -> None:
 @kernel(
     "hg_bias_gradient",
     {"sums": "written type of gy [width]", "gy": "float (rows, width)"},
-    scratch={"partial": _partial},
+    partial=_partial,
 )
 def bias_gradient(a: Arguments) -> None:
     """sums (F,) += the sums of gy's columns (n, F). The result depends on no number of threads."""
@@ -143,7 +143,7 @@ def _shares(a: Arguments) -> torch.Tensor:
 @kernel(
     "hg_column_sums",
     {"sums": "written float64 [width]", "x": "number (rows, width)", "mean": f"optional {_VECTOR}"},
-    scratch={"partial": _shares},
+    partial=_shares,
 )
 def column_sums(a: Arguments) -> None:
     """sums (F,) += Σ_i x_i, or Σ_i (x_i - mean)²."""
@@ -160,7 +160,7 @@ def column_sums(a: Arguments) -> None:
         "mean": _VECTOR,
         "inverse": _VECTOR,
     },
-    scratch={"partial": _shares},
+    partial=_shares,
 )
 def norm_gradient_sums(a: Arguments) -> None:
     """sums (2 F,) += Σ_i gy_i | Σ_i gy_i (x_i - mean) inverse, by column; inverse is 1 / √(variance + ε)."""
@@ -213,7 +213,7 @@ def _losses(a: Arguments) -> torch.Tensor:
         "total": "float64 [one]",
     },
     without=(("rows", "num", "num_rows", "labels"),),
-    scratch={"partial": _losses},
+    partial=_losses,
 )
 def _cross_entropy(a: Arguments) -> int:
     taken = torch.arange(len(a.labels)) if a.rows is None else a.rows
