@@ -42,7 +42,6 @@ def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tens
         "weight": "optional sum of x [edges]",
         "source_scale": "optional sum of x [sources]",
         "row_scale": "optional sum of x [n]",
-        "accumulate": False,
     },
     without=ALL_ROWS,
     memory="gather: no memory for the partial sums of rows with very many edges",
@@ -139,23 +138,17 @@ def gather_matching(a: Arguments) -> None:
         "scale": "optional sum of x [rows]",
     },
 )
-def _pack(a: Arguments) -> None:
-    taken = a.x[a.index]
-    if a.scale is not None:
-        taken = taken.to(a.scale.dtype) * a.scale[a.index][:, None]
-    a.out.copy_(taken)
-
-
-def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
+def pack(a: Arguments) -> None:
     """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and rounded or widened if `out` has another type.
 
     out (m, F) and x (n, F) are of one dtype (float32, float64, bfloat16; without scale also float16, int8). Or out is
     bfloat16 and x float32, or out is float32 and x narrower. index is (m,) int32 in [0, n), not checked. scale is (n,)
-    float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape or layout.
+    float64 with float64 x, else float32.
     """
-    if scale is not None and out.dtype in (torch.float16, torch.int8):
-        raise ValueError(f"out: expected torch.float32, got {out.dtype}, which is moved without scale alone")
-    _pack(out, x, index, scale)
+    taken = a.x[a.index]
+    if a.scale is not None:
+        taken = taken.to(a.scale.dtype) * a.scale[a.index][:, None]
+    a.out.copy_(taken)
 
 
 @kernel(
@@ -166,7 +159,6 @@ def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.T
         "x": "type of out (rows, width)",
         "place": "optional int32 [num]",
         "weight": "optional sum of out [num]",
-        "distinct": False,
     },
     without=(("place", "rows", "num", "x"),),
 )

@@ -30,14 +30,11 @@ Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 DROPPED = {
     "row_ids": "optional int64 [n]",
     "column_ids": "optional int64 [columns]",
-    "key": 0,
-    "threshold": 0,
     "scale": 1.0,
 }
 #: Without `returns`, gradients of the other end have a row for each column.
 OWN_COLUMNS = ("returns", "returned", "columns", "returns")
 NO_MEMORY = "attention: no memory for the partial results of a block"
-_COMMON = {"heads": ..., "slope": ..., "complete": False, **DROPPED}
 
 
 def of_dropout(dropout: Dropout | None, forward: bool = True) -> dict[str, Any]:
@@ -100,7 +97,6 @@ _normalise = kernel(
         "y": "written float (rows, heads * head_width)",
         "denominator": "type of y (rows, heads)",
         "bias": "optional type of y [heads * head_width]",
-        "heads": ...,
     },
 )(_divide)
 
@@ -116,8 +112,8 @@ _normalise = kernel(
         **BLOCK,
         "rows": ROWS,
         "bias": "optional type of y [heads * head_width]",
-    }
-    | _COMMON,
+        **DROPPED,
+    },
     without=ALL_ROWS,
     memory=NO_MEMORY,
 )
@@ -181,11 +177,6 @@ def attend_forward(
             denominator and gets the bias, and `attend_finish` only makes lse.
         bias: (F,) or None, with `complete` only.
     """
-    if more.get("complete"):
-        if more.get("rows") is not None:
-            raise ValueError("complete: expected no rows with it")
-    elif more.get("bias") is not None:
-        raise ValueError("bias: expected complete with it")
     _attend_forward(*tensors, heads=heads, slope=slope, **of_dropout(dropout), **more)
 
 
@@ -209,14 +200,8 @@ def attend_finish(
         bias: (F,) or None.
         share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
     """
-    for name, tensor in (("running_max", running_max), ("lse", lse), ("share", share)):
-        if tensor is not None and (tensor.shape != denominator.shape or tensor.dtype != denominator.dtype):
-            wanted = f"shape {tuple(denominator.shape)} and {denominator.dtype}"
-            raise ValueError(f"{name}: expected {wanted}, got {tuple(tensor.shape)} and {tensor.dtype}")
     if y is not None:
         _normalise(y, denominator, bias, heads=denominator.shape[-1])
-    elif bias is not None:
-        raise ValueError("bias: expected None without y")
     empty = denominator == 0
     if share is None:
         torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
@@ -237,10 +222,8 @@ def attend_finish(
         "rows": ROWS,
         "bias": "optional type of gz [heads * head_width]",
         "returns": "optional int32 [edges]",
-        "of_gy": ...,
-        "shared": ...,
-    }
-    | _COMMON,
+        **DROPPED,
+    },
     without=(*ALL_ROWS, OWN_COLUMNS),
     memory=NO_MEMORY,
 )
@@ -308,8 +291,6 @@ def attend_backward(
         returns: (E,) int32 or None: the row of ga_dst that each edge adds to, in place of its column. ga_dst may then
             have any number of rows; not checked.
     """
-    if more.get("complete") and more.get("rows") is not None:
-        raise ValueError("complete: expected no rows with it")
     more |= of_dropout(dropout, False)
     of_gy = 1 if shared else heads
     _attend_backward(*tensors, heads=heads, of_gy=of_gy, slope=slope, shared=shared, **more)

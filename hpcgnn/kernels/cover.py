@@ -79,8 +79,6 @@ def least_cover(indptr: torch.Tensor, indices: torch.Tensor, num_right: int) -> 
     A least cover has as many vertices as a largest matching has edges (König 1931). Hopcroft and Karp's algorithm
     (SIAM J. Comput. 1973) finds the matching. Raises ValueError for a wrong dtype or layout, MemoryError.
     """
-    if not 0 <= num_right < 2**31:
-        raise ValueError(f"num_right: expected 0 to 2^31 - 1, got {num_right}")
     left = torch.empty(max(0, len(indptr) - 1), dtype=torch.uint8)
     right = torch.empty(num_right, dtype=torch.uint8)
     found = _least_cover(indptr, indices, left, right)

@@ -17,12 +17,12 @@ name. The entry of a tensor has, in this order:
   also in an expression. The last name of an expression is taken from the length where it is not known.
 
 C gets pointers, and under their names strides (`x_stride`, or `x_down` and `x_across` of a strided matrix), codes of
-dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. What is not given is NULL
-or 0. Other entries are defaults of values, `...` of those without one.
+dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. A value is a number of C
+that no tensor determines; it is given by its name there. What is not given is NULL or 0. Other entries of a table are
+defaults of values, in the order of a call by place.
 
 Whatever reaches compiled code as a pointer has the dtype, shape and layout that it is read with. The checks look at a
 tensor's description only. Ranges of indices are the one thing left out; `check_block` looks at those, once per block.
-A function made of the table does all checks in one pass, since there are several for each tensor of each call.
 """
 
 import contextlib
@@ -132,21 +132,18 @@ class Kernel:
             arguments = {name: kind for name, kind, *_ in self._structure._fields_}
         #: {argument of C: what it gets where nothing is given}
         self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
+        names = {name for each in tensors for _, found in each.sizes.values() for name in found}
+        self._known = names.union(table, arguments)
 
     def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
         table's. Returns what C gets, by name.
         """
-        if not given.keys() <= self.table.keys():
-            raise TypeError(
-                f"{self.name}: expected each of {', '.join(self.table)} at most once, got {', '.join(given)}"
-            )
-        sizes: dict[str, Any] = {}
-        for name, default in self._values.items():
-            value = given.get(name, default)
-            if value is ...:
-                raise TypeError(f"{self.name}: expected a value for {name}")
-            if value is not None:
+        if not given.keys() <= self._known:
+            raise TypeError(f"{self.name}: expected some of {', '.join(sorted(self._known))}, got {', '.join(given)}")
+        sizes = dict(self._values)
+        for name, value in given.items():
+            if value is not None and not isinstance(value, torch.Tensor):
                 sizes[name] = value
         made: dict[str, Any] = {}
         dtypes: dict[str, torch.dtype] = {}
@@ -193,10 +190,10 @@ class Kernel:
             made[field], made[f"{field}_type"] = x.data_ptr(), ELEMENT_CODES.get(dtype)
             if name == self._typed:
                 made["type"] = ELEMENT_CODES[dtype]
-        for absent, one, other, blamed in self._without:
-            if given.get(absent) is None and sizes.get(one, sizes[other]) != sizes[other]:
+        for absent, own, other, blamed in self._without:
+            if given.get(absent) is None and sizes.get(own, sizes[other]) != sizes[other]:
                 raise ValueError(
-                    f"{blamed}: expected it for {sizes[other]} {other}, got {sizes[one]}; or pass {absent}"
+                    f"{blamed}: expected it for {sizes[other]} {other}, got {sizes[own]}; or pass {absent}"
                 )
         return self._nothing | sizes | made
 
@@ -225,7 +222,7 @@ class Kernel:
 
     def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:
         if native is None or self._partial is not None:
-            arguments = SimpleNamespace(**{**dict.fromkeys(self.table), **self._values, **given})
+            arguments = SimpleNamespace(**self._nothing | dict.fromkeys(self.table) | self._values | given)
         if native is None:
             assert self._body is not None, f"{self.name} is compiled alone"
             return self._body(arguments)

@@ -54,30 +54,19 @@ class Native:
         rounds: whether our own can round their factors to bfloat16.
     """
 
-    def __init__(
-        self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None
-    ) -> None:
-        """multiplies, rounds: whether products of float32 are our own, and those of factors rounded to bfloat16; None:
-        where that is faster. A path or a processor without such products has none, whatever is asked for.
-        """
+    def __init__(self, library: ctypes.CDLL, vector_path: str) -> None:
         for name, (result, arguments) in INTERFACE.functions.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]
         able = library.hg_multiplies() if vector_path != "baseline" else 0
         widest = vector_path == "avx512"
-        fewest = self._fewest_threads(widest) if multiplies is None else 1 if multiplies else None
-        self.own_products_from = fewest if able & FLOAT_PRODUCTS else None
-        wanted = widest if rounds is None else rounds
-        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and wanted
-
-    def _fewest_threads(self, widest: bool) -> int | None:
-        """On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
-        epoch takes as long, and a third less memory (docs/kernels.md has the figures).
-        """
-        if not torch.backends.mkl.is_available():
-            return None
-        return 1 if self.library.hg_should_multiply() else MANY_THREADS if widest else None
+        self.own_products_from: int | None = None
+        # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
+        # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
+        if able & FLOAT_PRODUCTS and torch.backends.mkl.is_available():
+            self.own_products_from = 1 if library.hg_should_multiply() else MANY_THREADS if widest else None
+        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and widest
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]
@@ -109,12 +98,10 @@ class Loaded:
     vector_path: str | None = None
     reason: str | None = None
 
-    def on(self, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None) -> "Loaded":
-        """The same library on another vector path, with products as of `Native`."""
+    def on(self, vector_path: str) -> "Loaded":
+        """The same library on another vector path."""
         assert self.native is not None, "torch has no vector paths"
-        return replace(
-            self, native=Native(self.native.library, vector_path, multiplies, rounds), vector_path=vector_path
-        )
+        return replace(self, native=Native(self.native.library, vector_path), vector_path=vector_path)
 
 
 #: watch(name of a kernel, its arguments) -> the context manager to enter while the kernel runs.

@@ -46,8 +46,6 @@ def elu(a: Arguments) -> None:
         "dots": "optional written type of gy (rows, heads)",
         "bias": "optional type of gy [heads * head_width]",
         "sums": "optional written type of gy [heads * head_width]",
-        "scaled": False,
-        "heads": 1,
     },
     partial=_partial,
 )
@@ -63,14 +61,9 @@ def _elu_gradient(a: Arguments) -> None:
     a.out.copy_(gradient)
 
 
-def heads_of(dots: torch.Tensor | None, width: int) -> int:
-    """The number of columns of `dots`, which divides the width; 1 where there are none."""
-    if dots is None:
-        return 1
-    heads = dots.shape[-1] if dots.dim() else 0
-    if heads < 1 or width % heads:
-        raise ValueError(f"dots: expected as many columns as divide {width}, got {heads}")
-    return heads
+def heads_of(dots: torch.Tensor | None) -> int:
+    """The number of columns of `dots`; 1 where there are none."""
+    return 1 if dots is None else dots.shape[1]
 
 
 def elu_gradient(
@@ -97,13 +90,7 @@ def elu_gradient(
     Raises:
         ValueError: a wrong dtype, shape or layout.
     """
-    if dots is None:
-        x = None
-        if more.get("scaled"):
-            raise ValueError("scaled: expected dots with it, which hold the factors")
-    elif x is None:
-        raise ValueError("x: expected a torch tensor with dots, got None")
-    _elu_gradient(out, gy, y, x, dots, heads=heads_of(dots, gy.shape[-1]), **more)
+    _elu_gradient(out, gy, y, x, dots, heads=heads_of(dots), **more)
 
 
 @kernel(

@@ -9,14 +9,9 @@ import pytest
 import torch
 
 from hpcgnn.kernels import library
-from hpcgnn.kernels.interface import VECTOR_PATHS
+from hpcgnn.kernels.interface import FLOAT_PRODUCTS, ROUNDED_PRODUCTS, VECTOR_PATHS
 
 COMPILED = library.load()
-PRODUCTS = {
-    "torch": {"multiplies": False},
-    "own": {"multiplies": True, "rounds": False},
-    "rounded": {"multiplies": True, "rounds": True},
-}
 
 
 def names():
@@ -29,12 +24,16 @@ def loaded(name):
     if name == "reference":
         return library.Loaded(None, reason="a test")
     path, _, products = name.partition(" ")
-    assert path in VECTOR_PATHS and products in ("", *PRODUCTS)
+    assert path in VECTOR_PATHS
     if path not in names():
         pytest.skip("no compiled kernels" if COMPILED.reason else f"the processor has no {path}")
-    found = COMPILED.on(path, **PRODUCTS.get(products, {}))
-    if products == "rounded" and not found.native.rounds:
-        pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
+    found = COMPILED.on(path)
+    if products:
+        able = found.native.library.hg_multiplies() if path != "baseline" and products != "torch" else 0
+        found.native.own_products_from = 1 if able & FLOAT_PRODUCTS else None
+        found.native.rounds = products == "rounded" and bool(able & ROUNDED_PRODUCTS)
+        if products == "rounded" and not found.native.rounds:
+            pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
     return found
 
 

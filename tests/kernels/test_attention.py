@@ -385,19 +385,3 @@ def big(seed=0, heads=4, width=12):
     order = np.lexsort((src, dst))
     case.dst, case.src = dst[order], src[order]
     return case
-
-
-def test_what_a_table_does_not_know_is_refused():
-    n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
-    y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
-    rows = torch.zeros(2, dtype=torch.int32)
-    for more, message in (
-        ({"complete": True, "rows": rows}, "complete: expected no rows with it"),
-        ({"bias": torch.zeros(6)}, "bias: expected complete with it"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            front.attend_forward(y, h, h, h, s, n, i, **options, **more)
-    with pytest.raises(ValueError, match="complete: expected no rows with it"):
-        front.attend_backward(y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=rows, **options)
-    with pytest.raises(ValueError, match="bias: expected None without y"):
-        front.attend_finish(None, h, h, h, torch.zeros(6))

@@ -62,8 +62,3 @@ def test_large_and_within_a_longer_list(kernels):
     shifted = torch.cat([torch.full((7,), -1, dtype=torch.int32), right_of])
     again = least_cover(indptr + 7, shifted, 200)
     assert again[0] == found and torch.equal(again[1], left) and torch.equal(again[2], right)
-
-
-def test_wrong_arguments():
-    with pytest.raises(ValueError, match="num_right"):
-        least_cover(torch.tensor([0, 1]), torch.zeros(1, dtype=torch.int32), -1)

@@ -1,6 +1,5 @@
 """Loading: which kernels serve, what the environment can force, and that one OpenMP runtime is in the process."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -101,13 +100,6 @@ def test_missing_library_is_an_error_if_native_is_demanded(monkeypatch):
         library.choose(Path("nowhere.so"))
 
 
-def test_the_library_of_another_interpreter_is_not_taken(monkeypatch, tmp_path):
-    monkeypatch.setenv("HPCGNN_KERNELS", "native")
-    (tmp_path / "_native.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
-    with pytest.raises(library.LibraryError, match=f"no {library.FILE.name} in"):
-        library.choose(tmp_path / library.FILE.name)
-
-
 REMEDY = "build it again with `pip install -e .`"
 
 
@@ -153,28 +145,6 @@ def test_wrong_choice_of_kernels(monkeypatch):
     monkeypatch.setenv("HPCGNN_KERNELS", "fast")
     with pytest.raises(HpcgnnError, match="must be auto, native or reference, not 'fast'"):
         library.choose()
-
-
-def test_who_watches_sees_every_kernel_and_its_arguments():
-    """The body of the watch is around the kernel; without one, and after it, the kernels are as they were."""
-    seen = []
-
-    @contextlib.contextmanager
-    def watch(name, arguments):
-        before = out.clone()
-        yield
-        seen.append((name, len(arguments), not torch.equal(before, out)))
-
-    x, weight, out = torch.ones(3, 2), torch.ones(2, 4), torch.zeros(3, 4)
-    with kernels.watched(watch):
-        kernels.multiply(out, x, weight)
-        kernels.project(out, x + 1, weight)
-        kernels.relu_gradient(torch.empty(3, 2), x, x, 1.0)
-    assert [each[0] for each in seen] in (
-        ["multiply", "project", "relu_gradient"],
-        ["multiply", "multiply", "relu_gradient"],  # where products are torch's
-    )
-    assert [each[2] for each in seen] == [True, True, False] and library.state.watch is None
 
 
 @pytest.mark.parametrize(

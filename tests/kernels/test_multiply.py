@@ -83,9 +83,3 @@ def test_infinities_and_nan_stay(kernels):
     x[3, 2], x[4, 1] = torch.inf, torch.nan
     multiply(out, x, w)
     assert out[4].isnan().all() and out[3].isinf().all() and out[[0, 1, 2, 5]].isfinite().all()
-
-
-def test_a_bias_is_not_added_to_what_is_there():
-    x, out, w, _ = matrices(4, 3, 2)
-    with pytest.raises(ValueError, match="bias: expected None"):
-        multiply(out, x, w, torch.zeros(2), True)

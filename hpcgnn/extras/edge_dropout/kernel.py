@@ -44,11 +44,6 @@ class Columns(NamedTuple):
         "kept_indices": "optional written int32 [capacity]",
         "kept_weight": "optional written type of weight [capacity]",
         "kept_edge": "optional written type of edge [capacity]",
-        "key": ...,
-        "threshold": ...,
-        "ends": ...,
-        "weight_bytes": ...,
-        "edge_bytes": ...,
     },
     without=ALL_ROWS,
 )
