@@ -23,13 +23,22 @@ ROWS = "optional int32 [num_rows]"
 ALL_ROWS = (("rows", "num_rows", "n", "indptr"),)
 
 
-def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """(edges, stored row of each, source of each) in pieces of bounded size."""
-    begin, end = int(a.indptr[0]), int(a.indptr[-1])
-    step = max(1, PIECE // max(1, width))
-    for first in range(begin, end, step):
-        edges = torch.arange(first, min(first + step, end))
-        yield edges, torch.searchsorted(a.indptr, edges, right=True) - 1, a.indices[edges].to(torch.int64)
+def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
+    time.
+    """
+    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
+    while first < stored:
+        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
+        last = min(stored, max(last, first + 1))
+        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
+        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
+        columns = a.indices[edges].to(torch.int64)
+        fresh = torch.ones_like(edges, dtype=torch.bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
+        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
+        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
+        first = last
 
 
 @kernel(
@@ -58,22 +67,22 @@ def gather(a: Arguments) -> None:
     edges). So results do not depend on the number of threads. Index ranges are not checked (see `check_block`). y must
     not overlap x.
     """
-    num_stored, dtype = len(a.indptr) - 1, accumulation_dtype(a.x.dtype)
-    sums = torch.zeros(num_stored, a.x.shape[1], dtype=dtype)
-    for edges, stored, sources in _pieces(a, a.x.shape[1]):
+    dtype = accumulation_dtype(a.x.dtype)
+    sums = torch.zeros(a.y.shape, dtype=dtype)
+    for edges, target, sources, _ in edge_pieces(a, a.x.shape[1]):
         message = a.x[sources].to(dtype)
         if a.weight is not None or a.source_scale is not None:
             coefficient = torch.ones(len(edges), dtype=dtype) if a.weight is None else a.weight[edges]
             if a.source_scale is not None:
                 coefficient = coefficient * a.source_scale[sources]
             message = message * coefficient[:, None]
-        sums.index_add_(0, stored, message)
-    target = torch.arange(num_stored) if a.rows is None else a.rows.to(torch.int64)
+        sums.index_add_(0, target, message)
     if a.row_scale is not None:
-        sums *= a.row_scale[target, None]
+        sums *= a.row_scale[:, None]
     if a.accumulate:
-        sums += a.y[target].to(dtype)
-    a.y[target] = sums.to(a.y.dtype)
+        sums += a.y
+    stored = slice(None) if a.rows is None else a.rows
+    a.y[stored] = sums[stored].to(a.y.dtype)
 
 
 @kernel(
@@ -96,8 +105,7 @@ def gather_largest(a: Arguments) -> None:
     with e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. Before the first block y is -inf and
     count 0. A NaN stays, and its count means nothing. Ranges of indices are not checked.
     """
-    for _, stored, sources in _pieces(a, a.y.shape[1]):
-        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+    for _, target, sources, _ in edge_pieces(a, a.y.shape[1]):
         index, value, before = target[:, None].expand(-1, a.y.shape[1]), a.x[sources], a.y.clone()
         a.y.scatter_reduce_(0, index, value, "amax")
         a.count.masked_fill_((a.y > before) | a.y.isnan(), 0)
@@ -123,8 +131,7 @@ def gather_matching(a: Arguments) -> None:
     g their gradients divided by their counts.
     """
     width = a.y.shape[1]
-    for _, stored, sources in _pieces(a, width):
-        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+    for _, target, sources, _ in edge_pieces(a, width):
         g, value = a.x[sources].split(width, 1)
         a.y.index_add_(0, target, g * (a.own[target] == value))
 
@@ -169,13 +176,10 @@ def add_rows(a: Arguments) -> None:
     Without place, x has a row for each i. `distinct` says that index has no row twice, for a better split of the work;
     not checked. out and x must not overlap.
     """
-    step = len(a.index) if a.place is None and a.weight is None else PIECE // max(1, a.x.shape[1])
-    for first in range(0, len(a.index), max(1, step)):
-        some = slice(first, first + max(1, step))
-        rows = a.x[some] if a.place is None else a.x[a.place[some]]
-        if a.weight is not None:
-            rows = (rows.to(a.weight.dtype) * a.weight[some, None]).to(a.x.dtype)
-        a.out.index_add_(0, a.index[some], rows)
+    rows = a.x if a.place is None else a.x[a.place]
+    if a.weight is not None:
+        rows = (rows.to(a.weight.dtype) * a.weight[:, None]).to(a.x.dtype)
+    a.out.index_add_(0, a.index, rows)
 
 
 def _faults(

@@ -14,12 +14,11 @@ Attention weights exist for a few edges at a time only. Notation: H heads of wid
 h·D + D - 1 of a row belong to head h.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from .aggregation import ALL_ROWS, BLOCK, PIECE, ROWS
+from .aggregation import ALL_ROWS, BLOCK, ROWS, edge_pieces
 from .kernel import Arguments, kernel
 from .randomness import philox, rule
 
@@ -58,24 +57,6 @@ def edge_words(dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor, co
     counters[..., 2] = ((dst >> 32) & 0xFFFF | ((src >> 32) & 0xFFFF) << 16)[:, None]
     counters[..., 3] = duplicate[:, None] * groups + torch.arange(groups)
     return philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :columns]
-
-
-def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
-    time.
-    """
-    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
-    while first < stored:
-        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
-        last = min(stored, max(last, first + 1))
-        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
-        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
-        columns = a.indices[edges].to(torch.int64)
-        fresh = torch.ones_like(edges, dtype=torch.bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
-        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
-        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
-        first = last
 
 
 def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor) -> torch.Tensor:

@@ -174,19 +174,14 @@ class Kernel:
             if "strided" in words:
                 made[f"{field}_down"], made[f"{field}_across"] = x.stride()
             elif "contiguous" in words:
-                if not x.is_contiguous():
-                    raise ValueError(
-                        f"{name}: expected a contiguous tensor, got strides {x.stride()}; call .contiguous()"
-                    )
+                fits, layout = x.is_contiguous(), "a contiguous tensor"
             else:
                 # An empty tensor may have any strides: .contiguous() leaves them, and nothing is read through them.
                 (rows, columns), (stride, across) = x.shape, x.stride()
-                if rows and columns and ((columns > 1 and across != 1) or (rows > 1 and stride < columns)):
-                    raise ValueError(
-                        f"{name}: expected rows that are contiguous and do not overlap, got strides {x.stride()}; "
-                        "call .contiguous()"
-                    )
-                made[f"{field}_stride"] = stride
+                fits = not x.numel() or ((columns == 1 or across == 1) and (rows == 1 or stride >= columns))
+                made[f"{field}_stride"], layout = stride, "rows that are contiguous and do not overlap"
+            if not fits:
+                raise ValueError(f"{name}: expected {layout}, got strides {x.stride()}; call .contiguous()")
             made[field], made[f"{field}_type"] = x.data_ptr(), ELEMENT_CODES.get(dtype)
             if name == self._typed:
                 made["type"] = ELEMENT_CODES[dtype]

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hpcgnn.kernels.aggregation import ALL_ROWS, BLOCK, ROWS
-from hpcgnn.kernels.attention import edge_pieces, edge_words
+from hpcgnn.kernels.aggregation import ALL_ROWS, BLOCK, ROWS, edge_pieces
+from hpcgnn.kernels.attention import edge_words
 from hpcgnn.kernels.interface import codes
 from hpcgnn.kernels.kernel import Arguments, kernel
 from hpcgnn.kernels.randomness import rule
