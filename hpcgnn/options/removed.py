@@ -57,6 +57,8 @@ REMOVED = {
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
+    "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
+    "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),
 }
 #: {option: {value: the way to go on}} of values that are gone. They acted in training alone.
 REMOVED_VALUES = {
