@@ -1,7 +1,6 @@
 """The minimum vertex cover of a bipartite graph, which decides the messages between two ranks."""
 
 import itertools
-from collections.abc import Iterable
 
 import torch
 
@@ -30,29 +29,26 @@ def _least_cover(a: Arguments) -> int:
             left_of[v].append(u)
     mates: dict[int, int] = {}  # of right vertices
 
-    def reached(
-        starts: Iterable[int], edges: list[list[int]], mate: dict[int, int], first: bool = False
-    ) -> tuple[dict[int, int], int]:
-        """({vertex of the other side: from which it was reached}, -1); first: up to one that is free, and that one."""
-        came_from, todo = dict[int, int](), list(starts)
-        for u in todo:  # grows on the way
+    def reached(starts: list[int], edges: list[list[int]], mate: dict[int, int]) -> dict[int, int]:
+        """{vertex of the other side: from which it was reached}."""
+        came_from = dict[int, int]()
+        for u in starts:  # grows on the way
             for v in edges[u]:
                 if v not in came_from:
                     came_from[v] = u
                     if v in mate:
-                        todo.append(mate[v])
-                    elif first:
-                        return came_from, v
-        return came_from, -1
+                        starts.append(mate[v])
+        return came_from
 
     partner: dict[int, int] = {}  # of left vertices
     for start in range(len(right_of)):
-        came_from, v = reached([start], right_of, mates, first=True)
+        came_from = reached([start], right_of, mates)
+        v = next((each for each in came_from if each not in mates), -1)
         while v >= 0:
             u = came_from[v]
             mates[v], partner[u], v = u, v, -1 if u == start else partner[u]
-    from_left, _ = reached([u for u in range(len(right_of)) if u not in partner], right_of, mates)
-    from_right, _ = reached([v for v in range(num_right) if v not in mates], left_of, partner)
+    from_left = reached([u for u in range(len(right_of)) if u not in partner], right_of, mates)
+    from_right = reached([v for v in range(num_right) if v not in mates], left_of, partner)
     a.left.zero_(), a.right.zero_()
     for v, u in mates.items():
         if v in from_left:

@@ -6,21 +6,13 @@ is used only if it was built from the same sources (`library.py`).
 
 import ctypes
 import re
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_void_p
 from typing import Any, NamedTuple
 
 import torch
 
 from .sources import NATIVE
 
-_NUMBERS = {
-    "int": c_int,
-    "int32_t": c_int32,
-    "int64_t": c_int64,
-    "uint32_t": c_uint32,
-    "uint64_t": c_uint64,
-    "double": c_double,
-}
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
@@ -53,7 +45,7 @@ def read(text: str) -> Interface:
             return name, POINTER(found.structures[kind])
         if star:
             return name, c_char_p if kind == "char" else c_void_p
-        return name, _NUMBERS[kind]
+        return name, getattr(ctypes, f"c_{kind.removesuffix('_t')}")
 
     for members, name in re.findall(r"typedef struct \{([^{}]*)\} (hg_\w+);", text):
         fields = [declared(each) for each in members.split(";")[:-1]]

@@ -110,10 +110,20 @@ class Kernel:
         function: str,
         body: Callable[[Arguments], Any] | None,
         table: dict[str, Any],
-        without: tuple[tuple[str, str, str, str], ...],
-        memory: str,
-        partial: Callable[[Arguments], torch.Tensor | None] | None,
+        without: tuple[tuple[str, str, str, str], ...] = (),
+        memory: str = "",
+        partial: Callable[[Arguments], torch.Tensor | None] | None = None,
     ) -> None:
+        """Read the table, and what C wants.
+
+        Args:
+            function: its C.
+            body: what it does, in torch.
+            table: see above.
+            without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
+            memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
+            partial: what makes C's argument of this name, memory to work in, of the others.
+        """
         self.name, self._function, self._body = function.removeprefix("hg_"), function, body
         self.__doc__ = None if body is None else body.__doc__
         self.table, self._without, self._memory, self._partial = table, without, memory, partial
@@ -151,14 +161,11 @@ class Kernel:
             x = given.get(name)
             if x is None and "optional" in words:
                 continue
-            if not isinstance(x, torch.Tensor):
-                raise ValueError(f"{name}: expected a torch tensor, got {type(x).__name__}")
-            if not x.is_cpu:
-                raise ValueError(f"{name}: expected a tensor on the CPU, got one on {x.device}")
-            dtypes[name] = dtype = x.dtype
             allowed = belonging if like is None else belonging[dtypes[like]]
-            if dtype not in allowed:
-                raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))}, got {dtype}")
+            if not isinstance(x, torch.Tensor) or not x.is_cpu or x.dtype not in allowed:
+                got = f"{x.dtype} on {x.device}" if isinstance(x, torch.Tensor) else type(x).__name__
+                raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))} on the CPU, got {got}")
+            dtypes[name] = dtype = x.dtype
             fits = x.dim() == len(shape)
             for (text, (value, names)), length in zip(shape.items(), x.shape if fits else (), strict=False):
                 if text in names:
@@ -245,20 +252,6 @@ def _said(shape: Iterable[str], sizes: dict[str, Any]) -> str:
     return f"({', '.join(wanted)}{',' * (len(wanted) == 1)})"
 
 
-def kernel(
-    function: str,
-    table: dict[str, Any],
-    without: tuple[tuple[str, str, str, str], ...] = (),
-    memory: str = "",
-    partial: Callable[[Arguments], torch.Tensor | None] | None = None,
-) -> Callable[[Callable[[Arguments], Any] | None], Kernel]:
-    """A decorator that makes a Kernel of its body in torch; of None, where only the compiled library has it.
-
-    Args:
-        function: its C.
-        table: see above.
-        without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
-        memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
-        partial: what makes C's argument of this name, memory to work in, of the others.
-    """
-    return lambda body: Kernel(function, body, table, without, memory, partial)
+def kernel(function: str, table: dict[str, Any], **more: Any) -> Callable[[Callable[[Arguments], Any] | None], Kernel]:
+    """A decorator that makes a Kernel of its body in torch; of None, where only the compiled library has it."""
+    return lambda body: Kernel(function, body, table, **more)

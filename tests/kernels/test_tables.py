@@ -220,7 +220,7 @@ def test_what_the_table_does_not_allow_is_refused(kernel):
             with pytest.raises(ValueError, match="expected"):
                 kernel.check(**given.arguments | {entry.name: torch.cat([tensor, tensor[:1]])})
         if "optional" not in entry.words:
-            with pytest.raises(ValueError, match=f"{entry.name}: expected a torch tensor, got NoneType"):
+            with pytest.raises(ValueError, match=f"{entry.name}: expected .* got NoneType"):
                 kernel.check(**given.arguments | {entry.name: None})
     with pytest.raises(TypeError, match="expected some of .* got .*other"):
         kernel.check(**given.arguments, other=1)
