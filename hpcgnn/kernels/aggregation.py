@@ -185,7 +185,7 @@ def add_rows(a: Arguments) -> None:
 def _faults(
     indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None, num_rows: int, num_sources: int
 ) -> Iterator[tuple[str, torch.Tensor, int, torch.Tensor]]:
-    """(what is said, of which numbers, the first one of them, whether each from it on is wrong)."""
+    """(fault, numbers, the first one that was looked at, whether each from there on is wrong)."""
     yield "indptr must start at 0 or above", indptr, 0, indptr[:1] < 0
     yield "indptr must not decrease", indptr, 0, indptr[1:] < indptr[:-1]
     yield "indptr must not exceed the number of indices", indptr, 0, indptr > len(indices)

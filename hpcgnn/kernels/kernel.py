@@ -18,8 +18,8 @@ name. The entry of a tensor has, in this order:
 
 C gets pointers, and under their names strides (`x_stride`, or `x_down` and `x_across` of a strided matrix), codes of
 dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. A value is a number of C
-that no tensor determines; it is given by its name there. What is not given is NULL or 0. Other entries of a table are
-defaults of values, in the order of a call by place.
+that no tensor determines; it is given by its name there. Arguments that are not given are NULL or 0. Other entries of a
+table are defaults of values, in the order of a call by place.
 
 Whatever reaches compiled code as a pointer has the dtype, shape and layout that it is read with. The checks look at a
 tensor's description only. Ranges of indices are the one thing left out; `check_block` looks at those, once per block.
@@ -114,15 +114,15 @@ class Kernel:
         memory: str = "",
         partial: Callable[[Arguments], torch.Tensor | None] | None = None,
     ) -> None:
-        """Read the table, and what C wants.
+        """Read the table.
 
         Args:
             function: its C.
-            body: what it does, in torch.
+            body: the same in torch.
             table: see above.
             without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
             memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
-            partial: what makes C's argument of this name, memory to work in, of the others.
+            partial: makes C's argument of this name, memory to work in, from the arguments.
         """
         self.name, self._function, self._body = function.removeprefix("hg_"), function, body
         self.__doc__ = None if body is None else body.__doc__
@@ -147,7 +147,7 @@ class Kernel:
 
     def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
-        table's. Returns what C gets, by name.
+        table's. Returns C's arguments, by name.
         """
         if not given.keys() <= self._known:
             raise TypeError(f"{self.name}: expected some of {', '.join(sorted(self._known))}, got {', '.join(given)}")
