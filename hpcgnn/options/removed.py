@@ -56,6 +56,7 @@ REMOVED = {
     "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
+    "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
     "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
     "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),
