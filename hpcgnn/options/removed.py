@@ -56,6 +56,8 @@ REMOVED = {
     "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
+    "auto_partition": Removed(False, "leave it out: a map is made where the file has none for the number of ranks"),
+    "assignment": Removed("metis", "use partition = 'super-nodes' or 'random-nodes' of [data]"),
     "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
     "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
