@@ -36,7 +36,9 @@ def own_products():
     """
     found = library.load()
     if found.reason is None:
-        library.use(found.on(found.vector_path, multiplies=True))
+        other = found.on(found.vector_path)
+        other.native.own_products_from = None if found.vector_path == "baseline" else 1
+        library.use(other)
     yield
     library.use(found)
 
