@@ -70,12 +70,6 @@ MAY_IMPORT = {
         "fork_server/server.py",
     },
 }
-# Imported by functions of start_mpi.py when MPI is wanted, and by no other file at its top.
-AT_THE_TOP = {
-    "comm/mpi.py",
-    "comm/node_memory.py",
-    "extras/oneccl/communicator.py",
-}
 # What importing the package loads.
 OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
@@ -203,16 +197,6 @@ def test_only_these_import(library):
         str(path.relative_to(ROOT)) for path in FILES if any(name.split(".")[0] == library for name, _ in imports(path))
     }
     assert users <= MAY_IMPORT[library]
-
-
-def test_mpi_is_not_loaded_by_importing():
-    """start_mpi.py imports mpi4py inside functions, after the settings that decide how MPI starts."""
-    assert [str(path.relative_to(ROOT)) for path in FILES if ("mpi4py", True) in imports(path)] == [
-        name for name in IDS if name in AT_THE_TOP
-    ]
-    for path in FILES:
-        if str(path.relative_to(ROOT)) not in AT_THE_TOP:
-            assert ("hpcgnn.comm.mpi", True) not in imports(path)
 
 
 def test_the_environment_is_read_in_few_places():

@@ -1,6 +1,5 @@
 """Every script in jobs/ answers --help, on any machine and without an environment."""
 
-import re
 import subprocess
 from pathlib import Path
 
@@ -30,17 +29,3 @@ def test_help(script, option, tmp_path):
         and not any(line.startswith("#") for line in usage.splitlines())
     )
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("script", [path for path in SCRIPTS if path.parent.name == "jobs"], ids=lambda path: path.name)
-def test_every_option_is_explained(script):
-    text = script.read_text()
-    parsed = set(re.findall(r"^ +(--[a-z-]+)(?: \| --[a-z-]+)*\) ", text, re.MULTILINE))
-    if "parse_study" in text:
-        study = (ROOT / "jobs" / "lib" / "study.sh").read_text()
-        parsed |= set(re.findall(r"^ +(--[a-z-]+)\) ", study, re.MULTILINE))
-    parsed -= {"--"} | (
-        {"--graph", "--launch"} if script.name == "weak_scaling.sh" else set()
-    )  # it makes its graphs, by jobs
-    head = text.split("\nscript=")[0]
-    assert {option for option in parsed if option not in head} == set()

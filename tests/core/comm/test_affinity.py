@@ -37,32 +37,35 @@ def test_one_rank_is_on_the_cores_that_the_kernel_gives():
     assert describe_affinity(SoloCommunicator(), len(CORES) + 1) == (lines, [CROWDED])
 
 
-def test_a_line_for_each_host_in_the_order_of_the_ranks():
-    lines, warnings = describe_affinity(Ranks(("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])), 1)
-    assert lines == ["b: rank 0,3 on cores 0-1, rank 1 on cores 2-3", "a: rank 2 on cores 0-1"]
-    assert not warnings
+SEVERAL = ("a", range(8), (), (0, 1))  # NUMA domains
+HINT = "rank 0-1 on cores of NUMA domains 0-1: a rank for each domain would read near memory only"
+BOUND = [("a", range(24), [0]), ("a", range(24, 48), [24])]  # the main thread of each by OpenMP
 
 
 @pytest.mark.parametrize(
-    "told, threads, crowded",
+    "told, threads, lines, crowded",
     [
-        ([("a", [0, 1]), ("b", [0, 1])], 2, False),  # the same numbers on other hosts are other cores
-        ([("a", [0, 1]), ("a", [1, 2])], 1, False),
-        ([("a", [0, 1]), ("a", [1, 2])], 2, True),  # they may meet on core 1
-        ([("a", [0, 1]), ("a", [2, 3])], 2, False),
-        ([("a", [0]), ("b", [0, 1]), ("b", [0, 1])], 1, False),
-        ([("a", [0]), ("b", [0]), ("b", [0])], 1, True),
+        (  # in the order of the ranks
+            [("b", [0, 1]), ("b", [2, 3]), ("a", [0, 1]), ("b", [0, 1])],
+            1,
+            ["b: rank 0,3 on cores 0-1, rank 1 on cores 2-3", "a: rank 2 on cores 0-1"],
+            False,
+        ),
+        ([("a", [0, 1]), ("b", [0, 1])], 2, None, False),  # the same numbers on other hosts are other cores
+        ([("a", [0, 1]), ("a", [1, 2])], 1, None, False),
+        ([("a", [0, 1]), ("a", [1, 2])], 2, None, True),  # they may meet on core 1
+        ([("a", [0, 1]), ("a", [2, 3])], 2, None, False),
+        ([("a", [0]), ("b", [0, 1]), ("b", [0, 1])], 1, None, False),
+        ([("a", [0]), ("b", [0]), ("b", [0])], 1, None, True),
+        # 24 threads of a rank on its 24 cores
+        (BOUND, 24, ["a: rank 0 on cores 0-23, rank 1 on cores 24-47"], False),
+        (BOUND, 25, None, True),
+        ([SEVERAL] * 2 + [("b", range(8))], 1, ["a: rank 0-1 on cores 0-7", "b: rank 2 on cores 0-7", HINT], False),
     ],
 )
-def test_who_shares_cores(told, threads, crowded):
-    assert describe_affinity(Ranks(*told), threads)[1] == [CROWDED] * crowded
-
-
-def test_a_main_thread_that_openmp_has_bound_does_not_make_a_crowd():
-    """24 threads of a rank on its 24 cores, the main one on the first."""
-    ranks = Ranks(("a", range(24), [0]), ("a", range(24, 48), [24]))
-    assert describe_affinity(ranks, 24) == (["a: rank 0 on cores 0-23, rank 1 on cores 24-47"], [])
-    assert describe_affinity(ranks, 25)[1] == [CROWDED]
+def test_who_runs_where_and_who_shares_cores(told, threads, lines, crowded):
+    found, warnings = describe_affinity(Ranks(*told), threads)
+    assert warnings == [CROWDED] * crowded and lines in (None, found)
 
 
 def test_main_threads_that_openmp_has_bound_to_one_core_are_named():
@@ -71,10 +74,3 @@ def test_main_threads_that_openmp_has_bound_to_one_core_are_named():
     assert lines == ["a: rank 0-1 on cores 0-23", "b: rank 2 on cores 0-23"]
     assert len(warnings) == 2 and warnings[1] == CROWDED
     assert warnings[0].startswith("a: OpenMP binds the main threads of rank 0-1 to core 0: ")
-
-
-def test_a_rank_of_several_domains_is_told_so():
-    several = ("a", range(8), (), (0, 1))
-    lines, warnings = describe_affinity(Ranks(several, several, ("b", range(8))), 1)
-    assert not warnings and lines[:2] == ["a: rank 0-1 on cores 0-7", "b: rank 2 on cores 0-7"]
-    assert lines[2:] == ["rank 0-1 on cores of NUMA domains 0-1: a rank for each domain would read near memory only"]

@@ -202,25 +202,6 @@ def boards(tmp_path, places=SIZE):
     return [board_at(tmp_path / "board", place, places) for place in range(places)]
 
 
-def test_records_are_read_as_they_were_written(tmp_path):
-    first, second, third = boards(tmp_path)
-    assert second.states() == {}
-    heartbeat = Heartbeat()
-    heartbeat.arrive('"quoted" \N{GREEK SMALL LETTER ALPHA}' * 30)
-    heartbeat.failure = "a fault"
-    third.write(7, 4, heartbeat, False)
-    (state,) = first.states().values()
-    assert (state.rank, state.host, state.waits, state.silent) == (7, os.uname().nodename, True, False)
-    assert heartbeat.at.startswith(state.at) and len(state.at) > 70, "as much as there is room for, whole letters"
-    assert state.failure == "a fault" and first.records[["looks", "count", "left"]][2].tolist() == (4, 1, False)
-    assert not first.is_gone(2)
-    third.records[2]["started"] -= 1
-    assert first.is_gone(2), "the process id is used again by another process"
-    heartbeat.failure, heartbeat.at = "", "short"
-    third.write(7, 6, heartbeat, False)
-    assert (first.states()[2].at, first.states()[2].failure) == ("short", ""), "nothing of a longer text stays"
-
-
 def test_a_board_of_a_node_is_one_memory():
     path = []
     first = HeartbeatBoard.of_node(0, 2, lambda text: path.append(text) or text)

@@ -7,7 +7,7 @@ import torch
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
-from hpcgnn.engine.optim import FlatGradients, build_optimizer, learning_rate
+from hpcgnn.engine.optim import build_optimizer, learning_rate
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -75,25 +75,3 @@ def test_a_state_that_does_not_fit_is_refused():
         optimizer.load_state_dict({2: {"step": torch.zeros(())}})
     with pytest.raises(ValueError, match=r"exp_avg of shape \(7,\) is of no parameter number 0"):
         optimizer.load_state_dict({0: {"exp_avg": torch.zeros(7)}})
-
-
-def test_gradients_are_views_of_one_buffer():
-    parameters = torch.nn.ParameterList(torch.randn(shape) for shape in ((3, 2), (), (4,)))
-    gradients = FlatGradients(parameters)
-    assert gradients.flat.shape == (11,)
-    for _ in range(2):
-        gradients.zero()
-        (parameters[0].sum() * 2 + parameters[1] * 3 + parameters[2].sum() * 4).backward()
-        assert gradients.flat.tolist() == [2.0] * 6 + [3.0] + [4.0] * 4, (
-            "backward adds into the buffer, it does not replace it"
-        )
-
-
-def test_clipping():
-    gradients = FlatGradients(torch.nn.ParameterList([torch.zeros(4)]))
-    gradients.flat.fill_(3.0)
-    gradients.clip(0.0)
-    gradients.clip(6.0)
-    assert gradients.flat.tolist() == [3.0] * 4
-    gradients.clip(1.0)
-    assert gradients.flat.tolist() == pytest.approx([0.5] * 4)

@@ -1,8 +1,6 @@
 """What is said while epochs go by: of how many, how long still; and how many lines that are."""
 
-import pytest
-
-from hpcgnn.engine.clock import Pace, duration
+from hpcgnn.engine.clock import Pace
 
 
 def lines(epochs, seconds, begun=0, scored=1):
@@ -48,11 +46,3 @@ def test_metrics_are_of_the_last_evaluation():
     found = [text for _, text in lines(25, 1.0, scored=4)]
     assert [text.split()[1] for text in found] == ["1/25", "11/25", "21/25", "25/25"]
     assert "val" not in found[0] and "test 0.3000 (of epoch 8)" in found[1] and "test 0.3000 (of epoch 20)" in found[2]
-
-
-@pytest.mark.parametrize(
-    "seconds, text",
-    [(0.01, "1 s"), (59.4, "59 s"), (119, "2.0 min"), (3600, "60 min"), (9000, "2.5 h"), (9e5, "10 days")],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text

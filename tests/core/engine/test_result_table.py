@@ -1,6 +1,5 @@
 """The table on the screen says what summary.json says, in the units that it names."""
 
-import logging
 import re
 from types import SimpleNamespace
 
@@ -57,14 +56,3 @@ def test_every_row(capsys, monkeypatch):
         "halo": "54,321 rows in the map, 1.50 MiB sent per epoch",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
-
-
-def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
-    with caplog.at_level(logging.WARNING, "hpcgnn"):
-        rows, last = shown({**RESULT, "best_val": None}, None, capsys, monkeypatch)
-    assert rows["best validation accuracy"] == "– (the graph has no validation nodes)"
-    assert rows["test accuracy after the last epoch"] == "0.7543" and "curves.png" not in last
-    unevaluated = {**RESULT, "best_val": None, "config": {"run": {"eval_every": 0}}}
-    rows, _ = shown(unevaluated, SimpleNamespace(name="curves.png"), capsys, monkeypatch)
-    assert not any("validation" in name or name.startswith("test") for name in rows)
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]

@@ -14,9 +14,6 @@ from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graphfile import hdf5, storage
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.cli.generate_graph import generate_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.generators.spec import Spec
 
 RANGES = st.lists(
     st.tuples(st.integers(0, 400), st.integers(0, 60)).map(lambda pair: (pair[0], sum(pair))), max_size=40
@@ -34,37 +31,6 @@ def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, asce
         read = {row // chunk_rows for row in range(piece.start, piece.stop)}
         wanted = {(piece.start + row) // chunk_rows for row in piece.rows()}
         assert read == wanted, "no chunk is read for nothing"
-
-
-def test_ranks_of_a_scattered_map_read_little_more_than_the_file(tmp_path, monkeypatch):
-    """With chunks of 1 MiB 128 ranks read an R-MAT graph 88 times: every rank has a cluster in every chunk."""
-    nodes, clusters, ranks = 20_000, 1_024, 128
-    generate_graph("rmat", tmp_path / "raw.h5", Spec(nodes=nodes, degree=12, features=64, classes=4, seed=1))
-    partition_graph(tmp_path / "raw.h5", [1], num_clusters=clusters, output=tmp_path / "g.h5")
-    bytes_read = {}
-
-    def counted(ranges, chunk_rows, *limits):
-        for piece in pieces(ranges, chunk_rows, *limits):
-            touched = (piece.stop - 1) // chunk_rows - piece.start // chunk_rows + 1
-            bytes_read[name] = bytes_read.get(name, 0) + touched * chunk_rows * row_bytes
-            yield piece
-
-    monkeypatch.setattr(storage, "pieces", counted)
-    names, size, sums = ("topology/indptr", "topology/indices", "nodes/features"), 0, {}
-    with GraphFile(tmp_path / "g.h5") as file:
-        row_bytes, name = 1, ""
-        offsets, indptr = file.read("clusters/offsets"), file.read("topology/indptr")
-        bytes_read.clear()
-        for name in names:
-            dataset = file.file[name]
-            row_bytes = dataset.dtype.itemsize * int(np.prod(dataset.shape[1:]))
-            bounds = indptr[offsets] if name == "topology/indices" else offsets
-            size += dataset.size * dataset.dtype.itemsize
-            for rank in range(ranks):
-                mine = [(int(bounds[c]), int(bounds[c + 1])) for c in range(rank, clusters, ranks)]
-                sums[name] = sums.get(name, 0) + file.read(name, mine).sum(dtype=np.float64)
-            assert sums[name] == pytest.approx(file.file[name][: bounds[-1]].sum(dtype=np.float64), rel=1e-6)
-    assert size < sum(bytes_read.values()) < 4 * size
 
 
 def test_a_file_gives_scattered_rows_as_they_are(tmp_path, monkeypatch):

@@ -42,16 +42,6 @@ def test_tensors_that_are_alive_do_not_overlap(script):
     )
 
 
-def test_a_larger_piece_replaces_smaller_ones_that_are_free():
-    arena = Arena()
-    arena.empty(3, ROW)
-    held = arena.empty(2, ROW)
-    arena.empty(2, ROW)  # beside the one that is held: the first piece had room for one of them only
-    assert arena.nbytes == 5 * SMALL
-    arena.empty(6, ROW)
-    assert arena.nbytes == 9 * SMALL and bool((held.fill_(1) == 1).all())
-
-
 def test_a_view_keeps_the_memory():
     arena = Arena()
     x = arena.empty(4, ROW, dtype=torch.float64).zero_()
@@ -80,13 +70,6 @@ def test_what_is_used_again_faults_no_page():
     if not faults():
         pytest.skip("this kernel does not count the pages that a process faults")
     assert min(faults() for _ in range(10)) == 0
-
-
-def test_dtypes():
-    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.uint8):
-        x = Arena().empty(3, SMALL, dtype=dtype)
-        assert x.dtype == dtype and x.shape == (3, SMALL) and x.is_contiguous() and x.data_ptr() % GRAIN == 0
-        np.testing.assert_array_equal(x.fill_(3).float().numpy(), 3)
 
 
 def test_resident_bytes_of_a_mapping(monkeypatch):

@@ -279,30 +279,6 @@ def test_many_peers_at_once(verbs):
     assert booked(verbs, "all") == (verbs.size - 1, sent, received)
 
 
-def test_the_ledger_counts_what_goes_and_what_comes_apart(verbs):
-    """One way only: the last rank sends a message to each other rank and gets none."""
-    last = verbs.size - 1
-    if verbs.rank == last:
-        outgoing, incoming = [(rank, torch.zeros(rank + 1, 3)) for rank in range(last)], []
-    else:
-        outgoing, incoming = [], [(last, torch.ones(verbs.rank + 1, 3))]
-    under_way = verbs.exchange(outgoing, incoming, "down")
-    booked = verbs.ledger.take()
-    under_way.finish()
-    assert all(not tensor.any() for _, tensor in incoming)
-    entry = booked.get("down")
-    counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else None
-    if verbs.size == 1:
-        assert counts is None
-    elif verbs.rank == last:
-        assert counts == (last, 12 * last * (last + 1) // 2, 0)
-    else:
-        assert counts == (0, 0, 12 * (verbs.rank + 1))
-    waited = verbs.ledger.take()
-    assert set(waited) == ({"down"} if verbs.size > 1 else set())
-    assert all((e.messages, e.bytes_sent, e.bytes_received) == (0, 0, 0) for e in waited.values())
-
-
 @pytest.mark.parametrize("background", [True, False], ids=["helper-thread", "no-thread"])
 def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, background):
     to, source = ring(verbs)
@@ -383,33 +359,6 @@ def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):
 
 
 # --- objects ----------------------------------------------------------------------------------------------------------
-
-
-def test_objects_are_read_where_they_are_wanted_alone(among_ranks, monkeypatch):
-    """All of them on the root of a gather, one on the others of a broadcast, P on every rank of an all-gather; and the
-    bytes that a rank hands over are its own.
-    """
-    verbs, size, found = among_ranks, 50_000, []
-    of_bytes = verbs.of_bytes
-    monkeypatch.setattr(verbs, "of_bytes", lambda data: found.append(data) or of_bytes(data))
-
-    def reads(call):
-        found.clear()
-        return call(), len(found)
-
-    for root in range(verbs.size):
-        mine = [verbs.rank, "x" * (size * verbs.rank)]
-        verbs.ledger.take()
-        gathered, read = reads(lambda: verbs.gather_object(mine, root))
-        here, traffic = verbs.rank == root, verbs.ledger.take()["control"]
-        assert read == (verbs.size if here else 0)
-        assert ([each[0] for each in gathered] == list(range(verbs.size))) if here else gathered is None
-        own = size * verbs.rank
-        assert own <= traffic.bytes_sent <= own + 1000 or (here and traffic.bytes_sent <= own + 1000)
-        given, read = reads(lambda: verbs.broadcast_object(mine if here else None, root))
-        assert given[0] == root and read == (0 if here else 1)
-    everyone, read = reads(lambda: verbs.allgather_object(verbs.rank))
-    assert everyone == list(range(verbs.size)) and read == verbs.size
 
 
 def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monkeypatch):

@@ -1,4 +1,4 @@
-"""Persistent requests: made when they are used again, freed with what has made them, started by one call."""
+"""Persistent requests: made when they are used again, and freed with what has made them."""
 
 import gc
 import time
@@ -35,33 +35,6 @@ def peers(comm):
 def pair(comm, size=3):
     """(outgoing, incoming): a message to each other rank, and one from each."""
     return tuple([(rank, torch.zeros(size)) for rank in peers(comm)] for _ in range(2))
-
-
-def test_one_call_starts_all(comm, made, monkeypatch):
-    """Without a word to the communicator. Messages to the same peer are started one by one, in their order."""
-    outgoing, incoming = pair(comm)
-    single, double = comm.prepare(outgoing, incoming, "rows"), comm.prepare(outgoing * 2, incoming * 2, "rows")
-    calls = []
-
-    class Counting:
-        """MPI, as the module sees it."""
-
-        class Prequest:
-            @staticmethod
-            def Startall(requests):
-                calls.append(len(requests))
-                MPI.Prequest.Startall(requests)
-
-        def __getattr__(self, name):
-            return getattr(MPI, name)
-
-    monkeypatch.setattr(mpi, "MPI", Counting())
-    monkeypatch.setattr(comm, "_comm", None)  # neither Isend nor Irecv
-    single().finish()
-    assert calls == [2 * (comm.size - 1)]
-    double().finish()
-    assert calls[1:] == [1] * 4 * (comm.size - 1)
-    assert made == [2 * (comm.size - 1), 4 * (comm.size - 1)]
 
 
 def test_what_was_prepared_is_freed_with_it(comm, made):

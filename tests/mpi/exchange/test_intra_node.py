@@ -1,7 +1,5 @@
 """Rows of ranks of one node, read where they are: results against the oracle, on one node and on several."""
 
-import time
-
 import graphs
 import numpy as np
 import pytest
@@ -109,26 +107,6 @@ def test_nothing_is_sent_and_nothing_copied(comm, graph):
     assert trainer.views.in_place.own_bytes == before == sum(matrices) // comm.size
 
 
-def test_matrices_of_all_shapes_share_their_memory(comm, node):
-    """Memory is that of the matrices that are there, in whole pages; rows stay until all ranks have left them."""
-    rows = NodeRows(node)
-    count, fewer = 3000 + comm.rank, 1000 - comm.rank
-    make = rows.of_all([count, fewer])
-    size = rounded(4 * 8 * sum(rows.gather(count)) + 64 * len(node.ranks))
-    first = make(count, 8, torch.float32).fill_(comm.rank)
-    assert rows.own_bytes == size // len(node.ranks) and make(7, 8, torch.float32) is None
-    if comm.rank == min(node.ranks):
-        time.sleep(0.3)  # the others write their rows elsewhere in the same memory
-    assert (first == comm.rank).all()
-    del first
-    again = make(fewer, 16, torch.float32).fill_(-1 - comm.rank)
-    assert rows.own_bytes == size // len(node.ranks)
-    whole_matrix, again = rows.open(rows.spread(fewer), again)
-    owner = torch.repeat_interleave(torch.tensor(node.ranks), torch.tensor(rows.gather(fewer)))
-    assert (whole_matrix == -1 - owner[:, None]).all() and (again == -1 - comm.rank).all()
-    rows.close()
-
-
 def test_a_matrix_that_one_rank_still_holds_is_not_used_again(comm, node):
     """As where the collector of garbage has not come to it on that rank."""
     rows = NodeRows(node)
@@ -144,14 +122,6 @@ def test_a_matrix_that_one_rank_still_holds_is_not_used_again(comm, node):
     before = rows.own_bytes
     third = rows.empty(spread, 8, torch.float32)
     assert rows.own_bytes == before and third.data_ptr() != second.data_ptr()
-
-
-def test_ranks_decide_alike_which_matrices_they_share(comm, node):
-    """Where one rank has as many rows of two kinds, neither is shared by any."""
-    rows = NodeRows(node)
-    make = rows.of_all([5, 5 if comm.rank == node.ranks[0] else 7, 9])
-    shared = [make(count, 4, torch.float32) is not None for count in (5, 7, 9)]
-    assert shared == [len(node.ranks) == 1, False, True]
 
 
 def test_the_choice(comm, graph, session_path, node):

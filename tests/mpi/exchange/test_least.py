@@ -21,8 +21,6 @@ from ..gathering import whole
 from ..linear import check_linear
 from ..training import build_trainer, configure
 
-MAPS = ["dealt", "blocks", "random", "one empty", "all on last"]
-
 
 @pytest.fixture(scope="module", params=small.GRAPHS)
 def stored(request, comm, session_path):
@@ -63,16 +61,6 @@ def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float6
     local = graphs.load(file, cluster_to_rank, comm, cap=cap, self_loops=self_loops, dtype=dtype)
     local = least_rows(local, comm, always=True)
     return local, FullHalo(local, comm, buffers)
-
-
-@pytest.mark.parametrize("map_name", MAPS)
-def test_every_graph_and_map(comm, stored, map_name):
-    graph, where, file = stored
-    local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
-    assert (local.outward is local.inward) == graph.undirected
-    check_linear(comm, graph, local, policy)
-    rows = graphs.load(file, where.maps[map_name], comm)
-    assert (local.inward.num_edges, local.outward.num_edges) == (rows.inward.num_edges, rows.outward.num_edges)
 
 
 @pytest.mark.parametrize("map_name", ["dealt", "one empty"])

@@ -1,8 +1,5 @@
 """What is exact about overlap: in which order messages are posted, computed behind and waited for."""
 
-import gc
-import weakref
-
 import graphs
 import pytest
 import torch
@@ -95,20 +92,3 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     longest = int(torch.diff(adjacency.own.indptr).max())
     assert sum(counts) == adjacency.own.num_edges and max(counts) <= sum(counts) / len(own) + longest + 1
     assert comm.size == 1 or len(turns) > 3
-
-
-def test_old_memory_is_not_held(comm, local):
-    """Memory that has become too small must be gone when larger one is there: --halo-buffer bounds all of it
-    together.
-    """
-    adjacency, buffers = local.inward, HaloBuffers(1 << 20)  # all in one turn
-    stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
-    first = None
-    for width in (WIDTH, 4 * WIDTH):
-        for _ in stream(Rows(torch.ones(local.num_owned, width)), "halo"):
-            pass
-        first = first or weakref.ref(buffers._memory)
-    assert (first() is None) == (adjacency.plan.num_halo + adjacency.plan.num_boundary > 0)
-    del stream
-    gc.collect()
-    assert not buffers.streams, "nothing is kept for a stream that is gone, as that of an epoch's sample"

@@ -168,27 +168,3 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap):
             bound[halo, :narrow_back] += error_bound(dtype, part[:, :narrow_back])
         error = np.abs(total.numpy() - expected[case.ids])
         assert (error <= bound[case.ids] + 1e-12).all()
-
-
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
-def test_the_same_rows_twice_are_the_same(comm, session_path, dtype):
-    """In another stream over the same plan, too, and in turns of another length. What is rounded at random is so by the
-    key of the draws: the next stream of an epoch has others, the same one of the next pass over the epoch the same.
-    """
-    case = Case(comm, session_path, "power law", "dealt", 2)
-    width, num_halo = 16, len(case.halo_of(comm.rank))
-    wire, x = make_wire(dtype, case.local), case.mine(case.table(width))
-    one, other = (case.stream(cap, 8 * width, widened=8 * width, wire=wire)[0] for cap in (2, 9))
-
-    def passed(stream, rows):
-        parts = [each.rows.clone() for each in stream(rows, "rows") if each.block.first_column is not None]
-        assert sum(map(len, parts)) == num_halo
-        return torch.cat([x[:0], *parts])
-
-    assert torch.equal(passed(one, Rows(x, draw=7)), passed(one, Rows(x, draw=7)))
-    assert torch.equal(passed(one, Rows(x, draw=7)), passed(other, Rows(x, draw=7)))
-    wire.begin_epoch(0)
-    first, second = passed(one, Rows(x)), passed(one, Rows(x))
-    assert torch.equal(first, second) == (not dtype.startswith("int") or num_halo == 0)
-    wire.begin_epoch(0)
-    assert torch.equal(first, passed(other, Rows(x)))

@@ -14,7 +14,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import build_halo_plan
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..small import GRAPHS, stored, written
+from ..small import GRAPHS, stored
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -61,18 +61,3 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
             assert counts == (expected, sent * row_bytes, sum(halo[comm.rank]) * row_bytes), f"{kind}, {map_name}"
         assert not traffic, "an aggregation has no other traffic: no ids, no counts, nothing fetched twice"
         assert buffers.nbytes <= buffers.limit
-
-
-def test_the_largest_star_fits_any_buffer(comm, shared_path):
-    """However many rows a rank needs, its buffers together stay within the limit, and are as large as they need to
-    be only.
-    """
-    _, where, file = written(comm, shared_path, graphs.with_task(graphs.star(400)), "large")
-    for halo_buffer in (3 * 16, 3 * 16 * 13 + 3, 1 << 20):
-        local = graphs.load(file, where.maps["dealt"], comm, cap=HaloBuffers(halo_buffer).cap(16))
-        _, buffers = aggregate_once(comm, local, halo_buffer, 2)
-        largest = local.inward.plan.longest_round
-        assert buffers.nbytes <= min(
-            halo_buffer,
-            16 * max(3 * largest, 2 * local.inward.plan.num_halo + local.inward.plan.num_boundary),
-        )

@@ -18,7 +18,6 @@ from hpcgnn.app.graph_checks import check_weights
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.graph.blocks import weight_sums
 from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
@@ -79,16 +78,6 @@ def stored(comm, session_path):
         write_graph(path, data, [(name, comm.size, ranks, {}) for name, ranks in where.maps.items()])
     comm.barrier()
     return where, path
-
-
-def test_the_rule():
-    """Sums by hand."""
-    rows = np.array([0, 0, 1, 2, 2, 2, 3, 3])
-    weight = np.array([1, -1, 0, 0.1, 0.2, -0.3, -2, 0.5], np.float32)
-    assert float(np.float64(weight[3]) + weight[4] + weight[5]) != 0, "or the case is none"
-    assert weight_sums(rows, weight, 5).tolist() == [0, 0, 0, -1.5, 0]
-    assert weight_sums(rows, None, 5).tolist() == [2, 1, 3, 2, 0]
-    assert weight_sums(np.array([0]), np.array([1e-30], np.float32), 1)[0] > 0, "small is not cancelled"
 
 
 @pytest.mark.parametrize("map_name", ["dealt", "random", "one empty"])

@@ -11,14 +11,11 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
 from hpcgnn.graph import load
 from hpcgnn.graph.load import load_local_graph, open_graph
-from hpcgnn.graphfile.storage import GraphFile
 
 from ..small import stored
 from ..training import CHOICES
 
 pytestmark = pytest.mark.ranks(2, 3)
-
-FOR_ALL = ("attributes", "structure", "partitionings", "clusters", "maps")
 
 
 @pytest.fixture
@@ -27,63 +24,10 @@ def path(comm, shared_path):
     return stored(comm, shared_path, "random directed weighted")[2]
 
 
-@pytest.fixture
-def looked_at(monkeypatch):
-    """The set of what this rank reads of a graph file, of FOR_ALL and names of datasets."""
-    found = set()
-
-    def noting(owner, name, what):
-        before = getattr(owner, name)
-
-        def noted(*given, **named):
-            found.add(what(*given) if callable(what) else what)
-            return before(*given, **named)
-
-        monkeypatch.setattr(owner, name, noted)
-
-    def part(file, name, *rest):
-        folder = name.split("/")[0]
-        return {"clusters": "clusters", "partitionings": "maps"}.get(folder, name)
-
-    noting(GraphFile, "_read_meta", "attributes")
-    noting(GraphFile, "partitionings", "partitionings")
-    noting(GraphFile, "read", part)
-    noting(load, "check_structure", "structure")
-    return found
-
-
 def opened(comm, path, **options):
     """(GraphFile, name of the map, the map) as a job chooses them."""
     file = open_graph(path, comm)
     return file, *choose_map(file, make_config({"graph": str(path), **options}, CHOICES), comm)
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    "options", [{"partition": "random"}, {"partition": "random-nodes"}, {"partition": ""}],
-    ids=str,
-)  # fmt: skip
-def test_one_rank_reads_for_all(comm, path, looked_at, options):
-    file, name, cluster_to_rank = opened(comm, path, **options)
-    with file:
-        assert file.shared and (comm.rank == 0) == bool(looked_at)
-        load_local_graph(file, cluster_to_rank, comm, 10, "keep", graphs.torch.float32)
-    if comm.rank == 0:
-        assert looked_at >= {"attributes", "structure", "clusters", "topology/indices"}
-    else:
-        assert not looked_at & set(FOR_ALL) and "topology/indices" in looked_at
-    everyone = comm.allgather_object((name, cluster_to_rank.tolist(), str(cluster_to_rank.dtype), file.meta))
-    assert everyone == [everyone[0]] * comm.size
-
-
-def test_copies_of_a_file_are_read_by_each_rank(comm, path, looked_at):
-    """As on the disks of nodes: no rank relies on what another has read of another file."""
-    mine = path.with_name(f"{comm.rank}.h5")
-    shutil.copy(path, mine)
-    file, name, cluster_to_rank = opened(comm, mine, partition="random")
-    with file:
-        assert file.shared == (comm.size == 1) and looked_at >= {"attributes", "structure", "maps"}
-    assert comm.allgather_object((name, cluster_to_rank.tolist())) == [(name, cluster_to_rank.tolist())] * comm.size
 
 
 def test_copies_that_differ_in_whether_they_have_a_map(comm, path, shared_path):

@@ -7,12 +7,11 @@ import torch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.ops.row_tiles import tiles_of
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.coded_keeping import CodedKeeping
 from hpcgnn.plugins.registry import make_plugins
 
-from ..training import build_trainer, configure, make_graphs
+from ..training import build_trainer, configure
 
 DRAWS = 16
 CASES = {
@@ -84,26 +83,6 @@ def test_bytes(graph):
             kept[keep, layers] = StepProbe.of(plan(config, file.meta), make_plugins).per_node
     whole, coded = 4 * 300, 300 + 8
     assert list(kept.values()) == [2 * whole, whole, coded + whole, 3 * coded + whole]
-
-
-def taken(comm, config):
-    """(peak of the arena in a step that is not the first, own nodes)."""
-    with tiles_of(256):
-        trainer = build_trainer(comm, config, "metis")
-        for epoch in (0, 1):
-            trainer.buffers.arena.mark()
-            trainer.step(epoch)
-    return trainer.buffers.arena.most, trainer.local.num_owned
-
-
-@pytest.mark.ranks(2)
-def test_taken_memory(comm, session_path):
-    """A deep model's inputs, five of them, of which four are coded. Two matrices are whole at a time."""
-    graph = make_graphs(comm, session_path, nodes=6_000)["undirected"]
-    options = {"model": "sage", "layers": 6, "hidden": 256}
-    (exact, own), (coded, _) = (taken(comm, configure(graph, keep=keep, **options)) for keep in ("exact", "int8"))
-    assert exact >= 5 * 4 * own * 256
-    assert exact - coded >= (4 * (4 - 65 / 64) - 4 - 1) * own * 256 - 2**19
 
 
 @pytest.mark.ranks(2)

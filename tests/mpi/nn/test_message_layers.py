@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.within_node import within_node
@@ -17,16 +16,12 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.entry import TypedProjection
 from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
-from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
 from hpcgnn.nn.sage import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
-from hpcgnn.ops.draws import Randomness
-from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import sent_both_ways
 from ..nodes import emulated
 from ..training import build_trainer, configure, generated
 from . import formulas
@@ -146,50 +141,3 @@ def test_added_loops_are_a_relation_of_their_own(comm, files):
     options = {"model": "rgcn", "self_loops": "add", "layers": 2}
     model = build_trainer(comm, configure(files["undirected"], **options), "metis").model
     assert model.spec.loop_relation and all(len(conv.coefficients) == RELATIONS + 1 for conv in model.convs)
-
-
-def test_the_formula_of_rgat_is_that_of_pyg(files):
-    """RGATConv with attention across relations and bases, whose q and k are matrices of all heads; it has no W_0."""
-    pyg = pytest.importorskip("torch_geometric.nn", reason="PyG is not installed: pip install torch_geometric")
-    draw = torch.Generator().manual_seed(3)
-    layer, theirs = LAYERS["rgat"](), pyg.RGATConv(D_IN, WIDTH, RELATIONS, num_bases=2, heads=HEADS).double()
-    with torch.no_grad():
-        for name, parameter in layer.named_parameters():
-            drawn = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
-            parameter.copy_(torch.zeros_like(drawn) if name == "own.weight" else drawn * 0.5)
-        theirs.att.copy_(layer.coefficients)
-        theirs.basis.copy_(layer.bases)
-        theirs.q.copy_(torch.block_diag(*layer.att_dst).T)
-        theirs.k.copy_(torch.block_diag(*layer.att_src).T)
-        theirs.bias.copy_(layer.own.bias)
-    edges = all_edges(files["directed weighted"])
-    x = torch.randn(NODES, D_IN, generator=draw, dtype=torch.float64)
-    expected = theirs(x, torch.stack(edges[:2]), edges[3])
-    found = right("rgat", dict(layer.named_parameters()), x, edges)
-    np.testing.assert_allclose(found.detach(), expected.detach(), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["gatv2", "transformer", "rgcn", "rgat"])
-def test_bytes(comm, files, name):
-    """For a halo row: GATv2 F and 2F numbers, transformer 2F and 4F, RGCN d_in and d_out, RGAT with B bases B (F +
-    H) and twice that, whatever the number of relations.
-    """
-    with GraphFile(files["directed weighted"]) as opened:
-        owner, _ = opened.cluster_map("random-clusters", comm.size)
-        local = load_local_graph(opened, owner, comm, 9, "keep", torch.float64, keep_edges=True)
-    policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 8 * 8 * HEADS * WIDTH))
-    graph = Graph(local, policy, comm.total, Randomness(1), None, None)
-    layer, x = LAYERS[name](), torch.ones(local.num_owned, D_IN, dtype=torch.float64, requires_grad=True)
-    layer(graph, x)  # the ids of the halo, or the weights of the relations, are fetched once, before
-    comm.ledger.take()
-    layer(graph, x).sum().backward()
-    traffic, f = comm.ledger.take(), HEADS * WIDTH
-    plan, out = local.inward.plan, local.outward.plan
-    go, both = plan.num_boundary, plan.num_boundary + plan.num_halo
-    assert [number / 8 for number in sent_both_ways(traffic)] == {
-        "gatv2": [f * go, f * both],
-        "transformer": [2 * f * go, 2 * f * both],
-        "rgcn": [D_IN * go, WIDTH * out.num_boundary],
-        "rgat": [2 * (f + HEADS) * go, 2 * (f + HEADS) * both],
-    }[name]
-    assert set(traffic) <= {"halo_forward", "halo_backward"}

@@ -14,8 +14,6 @@ from .. import small
 from ..gathering import whole
 from ..linear import check_linear
 
-WIDEST = 256
-
 
 @pytest.fixture(scope="module", params=small.GRAPHS)
 def stored(request, comm, session_path):
@@ -51,23 +49,6 @@ def test_every_graph_and_map(comm, stored, map_name):
 def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
     graph, where, file = stored
     check(comm, graph, file, where.maps["dealt"], width=3, dtype=dtype, halo_buffer=1 << 16, self_loops=self_loops)
-
-
-def test_rows_narrower_than_those_the_rounds_were_cut_for(comm, stored):
-    """Rounds are cut once for the widest rows; narrower ones travel several rounds at a time and must land in the
-    right blocks.
-    """
-    graph, where, file = stored
-    halo_buffer = 3 * 3 * WIDEST * 8
-    local = graphs.load(file, where.maps["dealt"], comm, cap=3)
-    buffers = HaloBuffers(halo_buffer)
-    policy = FullHalo(local, comm, buffers)
-    a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
-    for width in (1, 7, 100, WIDEST, 2):
-        x = np.random.default_rng(width).standard_normal((graph.num_nodes, width))
-        y = aggregate(policy, torch.from_numpy(x[local.original_id.numpy()]), "sum")
-        np.testing.assert_allclose(whole(comm, local, y), a @ x, rtol=0, atol=1e-9)
-    assert buffers.nbytes <= halo_buffer
 
 
 def test_strided_input(comm, stored):

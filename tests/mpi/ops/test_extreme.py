@@ -1,6 +1,4 @@
-"""The largest of the neighbours over ranks against autograd over a list of all edges: outputs, gradients with ties,
-bytes.
-"""
+"""The largest of the neighbours over ranks against autograd over a list of all edges: outputs, gradients with ties."""
 
 import graphs
 import numpy as np
@@ -11,7 +9,7 @@ from asking import largest
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import both_ways, check_rows, sent_both_ways
+from ..gathering import both_ways, check_rows
 from ..nn import formulas
 from ..small import GRAPHS, edges_of, stored
 
@@ -35,14 +33,3 @@ def test_against_the_oracle(comm, session_path, name):
         check_rows(comm, local, y, right.detach(), 0)
         check_rows(comm, local, gradient, expected, 1e-12)
         assert buffers.nbytes <= buffers.limit
-
-
-def test_bytes(comm, session_path):
-    """F numbers for a halo row forwards, 2F backwards; nothing refetched, nothing pushed back."""
-    graph, where, file = stored(comm, session_path, "random directed")
-    local = graphs.load(file, where.maps["dealt"], comm, cap=7)
-    policy = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8))
-    comm.ledger.take()
-    largest(policy, torch.rand(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)).sum().backward()
-    forward, backward = 8 * WIDTH * local.inward.plan.num_boundary, 8 * 2 * WIDTH * local.outward.plan.num_boundary
-    assert sent_both_ways(comm.ledger.take()) == [forward, backward]

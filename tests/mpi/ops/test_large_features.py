@@ -6,7 +6,6 @@ weights.
 """
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from torch.nn.functional import elu
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import TrainingError
 from hpcgnn.kernels import library
-from hpcgnn.ops.reducers import Softmax
 
 from ..nn import formulas
 from ..training import build_trainer, configure, curve, make_graphs
@@ -151,35 +149,3 @@ def test_a_slope_of_zero_trains_as_with_the_reference(comm, graph, heads, monkey
     expected = curve(comm, config, "metis", None, 4)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("width", [1, 5, 8, 40])
-@pytest.mark.parametrize("p", [0.0, 0.4])
-def test_softmax_of_large_logits(p, width):
-    """The reducer of gatv2 and transformer. One edge that outweighs the others leaves its logit no gradient, whether
-    dropped or not; equal edges have equal shares, of logits of any size."""
-    heads, rows, each = 3, 30, 6
-    draw = torch.Generator().manual_seed(width)
-    logit = 1e9 * torch.randn(rows * each, heads, generator=draw)
-    value = 1e9 * torch.randn(rows * each, heads * width, generator=draw)
-    gy = torch.randn(rows, heads * width, generator=draw)
-    owner = torch.arange(rows).repeat_interleave(each)
-    tile = SimpleNamespace(
-        rows=torch.arange(rows, dtype=torch.int32), indptr=torch.arange(rows + 1) * each, segment=owner, owner=owner,
-        edge_ids=torch.arange(rows * each), each=torch.arange(rows * each, dtype=torch.int32), consecutive=None,
-    )  # fmt: skip
-    for twins in (False, True):
-        if twins:  # the second half of each row's edges is the first half again
-            half = torch.arange(rows * each).view(rows, each)[:, : each // 2].repeat(1, 2).flatten()
-            logit, value = logit[half], value[half]
-        reducer = Softmax(rows, (logit, value), key=5, p=0.0 if twins else p)
-        reducer.add(tile, (logit, value))
-        y = reducer.finish()
-        reducer.prepare(gy, y)
-        g_logit, g_value = reducer.gradient(tile, (logit, value))
-        assert not g_logit.any(), twins
-        shares = g_value.view(rows, each, -1).sum(1) / gy
-        if p == 0 or twins:
-            torch.testing.assert_close(shares, torch.ones_like(gy), rtol=1e-6, atol=0)
-        else:
-            assert ((shares == 0) | ((shares - 1 / (1 - p)).abs() < 1e-5)).all() and (shares == 0).any()

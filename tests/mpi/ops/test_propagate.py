@@ -9,9 +9,7 @@ import torch
 from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.ops.propagate import Rule
-from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import sent_both_ways, whole
@@ -167,30 +165,6 @@ def test_the_random_state_is_restored(comm, session_path, monkeypatch):
     # Every kept element of a message counts 2 in y and 2 in the gradient of its source.
     assert comm.total(y.detach().sum()) == pytest.approx(float(comm.total(x.grad.sum())))
     assert comm.total((x.grad % 2).sum()) == 0 and 0 < comm.total(x.grad.sum())
-
-
-def test_edge_ids_do_not_depend_on_the_partition(comm, session_path):
-    """And several edges between the same two nodes have different ones, wherever tiles end."""
-    graph, where, file = stored(comm, session_path, "random directed")
-    src, dst = edges_of(graph, "keep")
-    seen = {}
-    for map_name, size in (("dealt", 5), ("random", 1000)):
-        local = graphs.load(file, where.maps[map_name], comm, cap=9)
-        halo_ids = Facts(local, comm).inward_ids()
-        mine = []
-        for block in (local.inward.own, *local.inward.halo):
-            first = block.first_column
-            columns = local.original_id if first is None else halo_ids[first:]
-            for tile in edge_tiles(block, size, local.original_id, columns):
-                mine += zip(
-                    local.original_id[tile.owner].tolist(),
-                    columns[tile.sources.long()].tolist(),
-                    tile.edge_ids.tolist(),
-                )
-        seen[map_name] = sorted(sum(comm.allgather_object(mine), []))
-        assert [edge[:2] for edge in seen[map_name]] == sorted(zip(dst.tolist(), src.tolist()))
-        assert len({edge[2] for edge in seen[map_name]}) == len(src)
-    assert seen["dealt"] == seen["random"]
 
 
 def test_refusals(comm, session_path):
