@@ -3,15 +3,12 @@
 import numpy as np
 import torch
 
-HALVES = {"bf16": torch.bfloat16}
-DTYPES = (*HALVES, "int8")
-# Of a number rounded to the nearest, in parts of it.
-ROUNDED = {"bf16": 2.0**-8}
+DTYPES = "bf16", "int8"
 
 
 def row_bytes(dtype, columns):
     """Bytes of a row of so many narrowed columns, with its factors."""
-    return 2 * columns if dtype in HALVES else 4 + columns
+    return 2 * columns if dtype == "bf16" else 4 + columns
 
 
 def exact_in_int8(num_nodes, shape):
@@ -33,8 +30,8 @@ def steps(x):
 
 def narrowed(dtype, x, words):
     """float64 x (n, F) as it arrives. words: uint32 (n, F), the draws of what is rounded at random."""
-    if dtype in HALVES:
-        return torch.from_numpy(x).to(HALVES[dtype]).double().numpy()
+    if dtype == "bf16":
+        return torch.from_numpy(x).to(torch.bfloat16).double().numpy()
     step = steps(x)
     return np.clip(np.floor(x / np.maximum(step, 1e-30) + (words >> 8) / 2.0**24), -127, 127) * step
 
@@ -43,6 +40,6 @@ def error_bound(dtype, exact):
     """(m, F) or (m, 1): how far numbers may be from exact (m, F) once they have travelled."""
     if exact.size == 0:
         return np.zeros((len(exact), 1))
-    if dtype in HALVES:
-        return np.abs(exact) * ROUNDED[dtype]
+    if dtype == "bf16":
+        return np.abs(exact) * 2.0**-8  # rounded to the nearest
     return steps(exact) * (1 + 1e-6)

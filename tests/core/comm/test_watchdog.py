@@ -202,17 +202,6 @@ def boards(tmp_path, places=SIZE):
     return [board_at(tmp_path / "board", place, places) for place in range(places)]
 
 
-def test_a_board_of_a_node_is_one_memory():
-    path = []
-    first = HeartbeatBoard.of_node(0, 2, lambda text: path.append(text) or text)
-    second = HeartbeatBoard.of_node(1, 2, lambda text: path[0])
-    second.write(5, 1, Heartbeat(), False)
-    assert first.states()[1].rank == 5
-    second.end(3, working=True)
-    assert first.ending() == (3, True)
-    assert HeartbeatBoard.of_node(1, 2, lambda text: "").places == 1, "without one, a rank is alone"
-
-
 def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
     """Files that are damaged, or that somebody else put there, are left out; a folder that is gone is no error."""
     first, second, name = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128), "from-rank-0000128"

@@ -35,14 +35,6 @@ def dry_run(graph, tmp_path, capsys, monkeypatch):
     return run
 
 
-def test_every_number_of_ranks_has_its_line(dry_run):
-    code, out, _ = dry_run("2,4")
-    assert code == 0 and [line.split(":")[0] for line in out.splitlines()[:2]] == [
-        "memory on 2 ranks",
-        "memory on 4 ranks",
-    ]
-
-
 def test_what_does_not_fit_is_refused_by_number(dry_run):
     """Nearly all that a rank of a small graph holds are libraries, of which ranks of a node share less than half."""
     _, out, _ = dry_run("2")

@@ -52,12 +52,6 @@ def ended(folder, body, ranks=2, watchdog=60):
     return start(ranks, "-c", BEGIN.format(watchdog=watchdog) + body, cwd=folder)
 
 
-def test_an_exception_of_one_rank_ends_the_job(folder):
-    done = ended(folder, "if graph.rank == 1:\n    raise KeyError('mine')\ngraph.aggregate(graph.features, 'sum')\n")
-    assert done.code != 0 and done.seconds < 45
-    assert "rank 1 of 2 failed and ends the job" in done.err and "KeyError: 'mine'" in done.err
-
-
 def test_a_mistake_that_all_ranks_know_of_is_one_line(folder):
     done = ended(folder, "from hpcgnn.nn import GCNConv\nGCNConv(16, 4)(graph, graph.features)\n")
     assert done.code == 2 and len(done.errors) == 1 and "self_loops='add'" in done.errors[0], done.err

@@ -44,21 +44,6 @@ def test_options_versions_and_code(comm, monkeypatch):
     disagree(comm, facts_of_process(configure("g.h5"), comm), "hpcgnn's code", "def")
 
 
-def test_the_first_rank_of_a_node_reads_the_code_for_the_others(comm, monkeypatch):
-    """As if the first and the last rank were nodes of their own, and the others on the first one's."""
-    first = comm.rank in (0, comm.size - 1)
-    monkeypatch.setattr(comm, "first_of_node", first)
-    asked = []
-    monkeypatch.setattr(agreement, "code_hash", lambda: asked.append(1) or "abc")
-    agree(comm, facts_of_process(configure("g.h5"), comm))
-    assert bool(asked) == first
-    monkeypatch.setattr(agreement, "code_hash", lambda: differs(comm, "abc", "def"))
-    facts = facts_of_process(configure("g.h5"), comm)
-    if comm.size > 1:
-        words = f'hpcgnn\'s code is "abc" on rank 0, "def" on rank {comm.size - 1}.'
-        disagree(comm, facts, words)
-
-
 def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):
     """As when the file is made again while the job starts."""
     graph = graphs.with_task(graphs.random_undirected())

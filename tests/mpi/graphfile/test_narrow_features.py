@@ -56,16 +56,24 @@ def files(comm, graph, session_path):
     return paths
 
 
+def compare(comm, pair, options, dtype, exact=True):
+    """Train on features of a type, and on the same numbers as float32: to the same bits if `exact`."""
+    held, wide = (trained(comm, configure(path, **options)) for path in pair)
+    features = held[3].local.features
+    assert features.dtype == dtype and wide[3].local.features.dtype == torch.float32
+    assert features.untyped_storage().nbytes() == held[3].local.num_owned * FEATURES * dtype.itemsize
+    if not exact:  # not the parameters: Adam makes steps of gradients that are only rounding
+        np.testing.assert_allclose(held[0], wide[0], rtol=1e-4)
+        return
+    assert held[:2] == wide[:2]
+    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
+
+
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_the_bits_of_widened_features(comm, files, name, kind):
     options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
-    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
-    features = held[3].local.features
-    assert features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
-    assert features.untyped_storage().nbytes() == held[3].local.num_owned * FEATURES * TYPES[kind].itemsize
-    assert held[:2] == wide[:2]
-    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
+    compare(comm, files[kind], options, TYPES[kind])
 
 
 WIDE = {
@@ -89,13 +97,7 @@ LIKE_WIDE = ("gcn", "gcn, dropped", "sage", "sage, mixed", "sage, inductive")  #
 def test_transformed_before_aggregated(comm, files, name, kind):
     """Features wider than the layer's output are multiplied with its weights first, some rows at a time."""
     options = {"hidden": 3, "layers": 2, "keep_input": "never", **WIDE[name]}
-    held, wide = (trained(comm, configure(path, **options)) for path in files[kind])
-    assert held[3].local.features.dtype == TYPES[kind] and wide[3].local.features.dtype == torch.float32
-    if name not in LIKE_WIDE:  # not the parameters: Adam makes steps of gradients that are only rounding
-        np.testing.assert_allclose(held[0], wide[0], rtol=1e-4)
-        return
-    assert held[:2] == wide[:2]
-    assert all(torch.equal(a, b) for a, b in zip(held[2], wide[2], strict=True))
+    compare(comm, files[kind], options, TYPES[kind], exact=name in LIKE_WIDE)
 
 
 @pytest.mark.ranks(2)
