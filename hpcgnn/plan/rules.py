@@ -62,14 +62,11 @@ class Selection:
         return TRANSPORTS[self.config.run.comm].traits
 
     @property
-    def learned(self) -> bool:
-        """Whether features are learned."""
-        return inputs_of(self.config.task.features).learned > 0
-
-    @property
     def changing(self) -> str:
         """The option by which the input changes from step to step, or ''."""
-        return next(iter([f"--features {self.config.task.features}"] * self.learned + made_flags(self.config.task)), "")
+        if inputs_of(self.config.task.features).learned:
+            return f"--features {self.config.task.features}"
+        return next(iter(made_flags(self.config.task)), "")
 
 
 def check_options(config: Config) -> None:
@@ -147,11 +144,6 @@ def _inputs(of: Selection) -> Iterator[str]:
         yield (
             f"{of.changing} changes the input in every step, and --schedule {schedule} needs an input that does not "
             f"change; expected {schedules_with(lambda traits: traits.changing_input)}"
-        )
-    if of.learned and config.optim.ema > 0:
-        yield (
-            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
-            f"--features {task.features}; leave one of them out"
         )
     if of.changing and config.model.keep_input == "always":
         yield (
