@@ -17,16 +17,12 @@ enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_F16 = 3, HG_I8 = 4 };
 /* Vector paths, the narrowest first. */
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
-/* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
 /* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
 enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3 };
 /* How messages are reduced: summed, or [mean | largest | least | squared distances from the mean]. */
 enum { HG_REDUCE_SUM = 0, HG_REDUCE_MOMENTS = 1 };
+/* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
 enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
-
-/* What is wrong with a block. */
-enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
-       HG_INDEX_RANGE = 6 };
 
 /* What the stored rows of a block are of its edges; either, where an edge and its reverse are one edge. */
 enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER = 2 };
@@ -105,8 +101,6 @@ typedef struct {
     void *denominator;          /* forwards: (n, H) */
     void *ga_src;               /* backwards: (n, H) */
     void *ga_dst;               /* backwards: (columns, H), or as many rows as `returns` names */
-    const void *edge_term;      /* (edges, H) or NULL */
-    void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
     const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
@@ -130,8 +124,6 @@ typedef struct {
     int64_t denominator_stride;
     int64_t ga_src_stride;
     int64_t ga_dst_stride;
-    int64_t edge_term_stride;
-    int64_t g_edge_term_stride;
     int64_t edge_stride;
     int64_t weight_rows;
     int64_t weight_columns;
@@ -282,11 +274,6 @@ HG_EXPORT int hg_supports(int path);
 /* What this processor can multiply, as bits; and 1 if it should, because the library that torch brings along is slower. */
 HG_EXPORT int hg_multiplies(void);
 HG_EXPORT int hg_should_multiply(void);
-
-/* check.c */
-HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num_stored, const int32_t *indices,
-                             int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
-                             int64_t *position);
 
 /* cover.c */
 HG_EXPORT int64_t hg_least_cover(const int64_t *indptr, int64_t num_left, const int32_t *indices, int64_t num_right,
