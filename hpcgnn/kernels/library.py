@@ -31,7 +31,7 @@ import torch
 from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
-from .interface import FLOAT_PRODUCTS, INTERFACE, ROUNDED_PRODUCTS, VECTOR_PATHS
+from .interface import INTERFACE, VECTOR_PATHS
 from .sources import fingerprint
 
 #: The library of this interpreter, else the one of a wheel, which serves every Python. Libraries of other interpreters
@@ -51,7 +51,6 @@ class Native:
     Attributes:
         library, path: the functions, and the code of the vector path.
         own_products_from: with this number of threads or more, products of float32 are our own; None: never.
-        rounds: whether our own can round their factors to bfloat16.
     """
 
     def __init__(self, library: ctypes.CDLL, vector_path: str) -> None:
@@ -59,14 +58,12 @@ class Native:
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]
-        able = library.hg_multiplies() if vector_path != "baseline" else 0
-        widest = vector_path == "avx512"
         self.own_products_from: int | None = None
         # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
         # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
-        if able & FLOAT_PRODUCTS and torch.backends.mkl.is_available():
-            self.own_products_from = 1 if library.hg_should_multiply() else MANY_THREADS if widest else None
-        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and widest
+        if vector_path != "baseline" and library.hg_multiplies() and torch.backends.mkl.is_available():
+            many = MANY_THREADS if vector_path == "avx512" else None
+            self.own_products_from = 1 if library.hg_should_multiply() else many
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]
@@ -75,14 +72,6 @@ class Native:
         """Whether products of this type are not torch's. threads: of a process (None: of this one, now)."""
         fewest = self.own_products_from
         return fewest is not None and dtype == torch.float32 and (threads or torch.get_num_threads()) >= fewest
-
-    def factors(self, dtype: torch.dtype) -> bool | None:
-        """Of products of this type: whether their factors are rounded now (`--matmul medium`). None where products are
-        torch's.
-        """
-        if not self.has_products(dtype):
-            return None
-        return self.rounds and torch.get_float32_matmul_precision() == "medium"
 
 
 class LibraryError(HpcgnnError, ImportError):
@@ -205,8 +194,7 @@ def describe() -> dict[str, Any]:
         vector_paths: the paths that this processor could use.
         openmp_runtimes: files of the OpenMP runtimes in the process; more than one is a fault.
         threads: int, torch's setting, which the kernels follow at each call.
-        products, rounded_products: the kernel of float32 products, and of products with rounded factors: "own" or
-            "torch" (see projection.py); "none": our own do not round here.
+        products: the kernel of float32 products: "own" or "torch" (see projection.py).
     """
     loaded = load()
     native = loaded.native
@@ -220,7 +208,6 @@ def describe() -> dict[str, Any]:
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
         "products": "own" if own else "torch",
-        "rounded_products": "torch" if native is None or not own else "own" if native.rounds else "none",
     }
 
 

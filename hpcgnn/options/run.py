@@ -36,13 +36,6 @@ class RunConfig:
         flag=True,
         choices=("fp32", "fp64", "mixed"),
     )
-    matmul: str = option(
-        "highest",
-        "factors of fp32 products: unchanged (highest), or rounded to bf16 (medium)",
-        details="medium: sums stay in fp32. It is faster on processors with bf16 instructions (`hpcgnn doctor`) and "
-        "changes nothing on others.",
-        choices=("highest", "medium"),
-    )
     comm: str = option(
         "mpi",
         "transport of messages (docs/cluster.md)",
@@ -54,9 +47,8 @@ class RunConfig:
     metric: str = option(
         "auto",
         "metric of the splits and of the best epoch",
-        details="auto: the first of each task. Classification: accuracy, macro-f1, balanced-accuracy; of two classes "
-        "roc-auc, average-precision. Multilabel: micro-f1, macro-f1, roc-auc, average-precision. Regression: "
-        "rmse, mae (lower is better), r2.",
+        details="auto: the first of each task. Classification: accuracy, macro-f1; of two classes roc-auc. "
+        "Multilabel: micro-f1, macro-f1, roc-auc. Regression: rmse, mae (lower is better), r2.",
         choices="metrics",
         on_resume="same",
     )

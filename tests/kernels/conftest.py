@@ -2,14 +2,14 @@
 
 `kernels` is the one way to choose: it puts an implementation in place of the one that serves, for the time of a test. A
 test that wants others names them: `pytest.mark.parametrize("kernels", [...], indirect=True)`. A name is "reference" or
-a vector path, and with that "torch", "own" or "rounded": whose products are, whatever this processor would choose.
+a vector path, and with that "torch" or "own": whose products are, whatever this processor would choose.
 """
 
 import pytest
 import torch
 
 from hpcgnn.kernels import library
-from hpcgnn.kernels.interface import FLOAT_PRODUCTS, ROUNDED_PRODUCTS, VECTOR_PATHS
+from hpcgnn.kernels.interface import VECTOR_PATHS
 
 COMPILED = library.load()
 
@@ -29,19 +29,15 @@ def loaded(name):
         pytest.skip("no compiled kernels" if COMPILED.reason else f"the processor has no {path}")
     found = COMPILED.on(path)
     if products:
-        able = found.native.library.hg_multiplies() if path != "baseline" and products != "torch" else 0
-        found.native.own_products_from = 1 if able & FLOAT_PRODUCTS else None
-        found.native.rounds = products == "rounded" and bool(able & ROUNDED_PRODUCTS)
-        if products == "rounded" and not found.native.rounds:
-            pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
+        able = products == "own" and path != "baseline" and found.native.library.hg_multiplies()
+        found.native.own_products_from = 1 if able else None
     return found
 
 
 @pytest.fixture(params=names())
-def kernels(request, set_precision):
+def kernels(request):
     """An implementation serves: the Native of a library, or None for torch's."""
     found = loaded(request.param)
-    set_precision("medium" if request.param.endswith("rounded") else "highest")
     before = library.use(found)
     yield found.native
     library.use(before)
@@ -53,14 +49,6 @@ def path(request):
     before = library.use(loaded(request.param))
     yield request.param
     library.use(before)
-
-
-@pytest.fixture
-def set_precision():
-    """torch.set_float32_matmul_precision, until the test ends."""
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ SIZES = [(0, 4, 5), (4, 5, 0), (4, 0, 5), (1, 1, 1), (5, 16, 16), (6, 3, 17), (4
 SIZES += [(300, 128, 264), (103, 256, 40), (12, 40, 17), (97, 260, 31), (2101, 9, 33), (4200, 24, 264)]
 
 
-OWN, ROUNDED = ["avx2 own", "avx512 own"], ["avx2 rounded", "avx512 rounded"]
+OWN = ["avx2 own", "avx512 own"]
 some_products = pytest.mark.parametrize("kernels", ["reference", *OWN], indirect=True)
-all_products = pytest.mark.parametrize("kernels", ["reference", *OWN, *ROUNDED], indirect=True)
 own_products = pytest.mark.parametrize("kernels", OWN, indirect=True)
 
 
@@ -23,14 +22,13 @@ def matrices(rows, depth, width, gap=3):
     return wide[0][:, :depth], wide[1][:, :width], torch.randn(depth, width, generator=draw), wide[1]
 
 
-@all_products
+@some_products
 @pytest.mark.parametrize("how", ["plain", "bias", "add", "narrow"])
 @pytest.mark.parametrize("rows, depth, width", SIZES)
 def test_product(kernels, threads, rows, depth, width, how):
-    """Rounded factors are exact where they are numbers of bfloat16."""
     x, out, w, around = matrices(rows, depth, width, 3 + rows % 2)
-    if how == "narrow" or (kernels is not None and kernels.rounds):
-        x, w = x.copy_(x.bfloat16()), w.bfloat16().float()
+    if how == "narrow":
+        x.copy_(x.bfloat16())
     bias = torch.linspace(-1, 1, width) if how == "bias" else None
     wanted = x.double() @ w.double()
     if how == "bias":
@@ -53,17 +51,7 @@ def test_product(kernels, threads, rows, depth, width, how):
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-@pytest.mark.parametrize("kernels", ROUNDED, indirect=True)
-def test_factors_are_rounded_to_nearest(kernels):
-    x, y, w, _ = matrices(200, 50, 30)
-    x[0, :4] = torch.tensor([1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-8, 1 + 2.0**-7 + 2.0**-20])
-    again = torch.empty(200, 30)
-    multiply(y, x, w)
-    multiply(again, x.bfloat16().float(), w.bfloat16().float())
-    assert torch.equal(y, again)
-
-
-@pytest.mark.parametrize("kernels", [*OWN, *ROUNDED], indirect=True)
+@own_products
 def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
     x, out, w, _ = matrices(1000, 96, 40)
@@ -75,21 +63,6 @@ def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     multiply(out[:7], x[500:507], w)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
     assert torch.equal(out[:7], found[0][500:507])
-
-
-@own_products
-@pytest.mark.parametrize("precision, whose", [("highest", False), ("high", False), ("medium", True)])
-def test_medium_alone_rounds_where_it_can(kernels, set_precision, monkeypatch, precision, whose):
-    set_precision(precision)
-    assert kernels.factors(torch.float32) is False, "nothing is rounded without the instructions for it"
-    monkeypatch.setattr(kernels, "rounds", True)
-    assert kernels.factors(torch.float32) is whose and kernels.factors(torch.float64) is None
-
-
-@pytest.mark.parametrize("kernels", ["baseline own", "avx2 torch", "avx512 torch"], indirect=True)
-def test_products_of_torch(kernels, set_precision):
-    set_precision("medium")
-    assert kernels.factors(torch.float32) is None
 
 
 @some_products

@@ -60,7 +60,7 @@ def opened(comm, path, **options):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "options", [{"partition": "random"}, {"assignment": "random-nodes"}, {"auto_partition": True}],
+    "options", [{"partition": "random"}, {"partition": "random-nodes"}, {"partition": ""}],
     ids=str,
 )  # fmt: skip
 def test_one_rank_reads_for_all(comm, path, looked_at, options):
@@ -74,18 +74,6 @@ def test_one_rank_reads_for_all(comm, path, looked_at, options):
         assert not looked_at & set(FOR_ALL) and "topology/indices" in looked_at
     everyone = comm.allgather_object((name, cluster_to_rank.tolist(), str(cluster_to_rank.dtype), file.meta))
     assert everyone == [everyone[0]] * comm.size
-
-
-def test_what_is_loaded_does_not_hang_on_who_reads(comm, path):
-    file, _, cluster_to_rank = opened(comm, path, partition="dealt")
-    with file, GraphFile(path) as alone:
-        assert not alone.shared
-        ours, theirs = (
-            load_local_graph(each, cluster_to_rank, comm, 10, "add", graphs.torch.float32) for each in (file, alone)
-        )
-    for name in ("features", "labels", "split", "original_id"):
-        assert graphs.torch.equal(getattr(ours, name), getattr(theirs, name))
-    assert graphs.torch.equal(ours.inward.own.indices, theirs.inward.own.indices)
 
 
 def test_copies_of_a_file_are_read_by_each_rank(comm, path, looked_at):
@@ -105,7 +93,7 @@ def test_copies_that_differ_in_whether_they_have_a_map(comm, path, shared_path):
     if comm.rank == comm.size - 1:
         with h5py.File(mine, "r+") as file:
             del file["partitionings"]
-    file, _, cluster_to_rank = opened(comm, mine, partition="", auto_partition=True)
+    file, _, cluster_to_rank = opened(comm, mine, partition="")
     with file:
         everyone = comm.allgather_object(cluster_to_rank.tolist())
         assert everyone == [everyone[0]] * comm.size and sorted(set(everyone[0])) == list(range(comm.size))
