@@ -36,7 +36,6 @@ MEANINGS = {
     r"input-drop": "input-dropout",
     r"(attn|att|attention)-?drop(out)?": "attention-dropout",
     r"(num|n)-bases": "bases",
-    r"aggr|agg|aggregation|aggregator-type|reduce|pool(ing)?": "aggregator",
     r"(batch|layer|graph)-?norm(alization)?|normali[sz]ation|bn": "norm",
     r"skip(-connections?)?|residuals|res(net)?|jk|jumping-knowledge": "residual",
     r"data(set|-path|-dir|-root|-file)?|graph-(file|path|name)": "graph",

@@ -49,7 +49,7 @@ def advice(config: Config) -> str:
     if traits.exact_epochs and schedule.prune == "none":
         helps.append("--prune auto")
     copies = selection.entry.halo_copies(config)
-    if copies and not (traits.layer_by_layer and layers.constant_aggregate):
+    if copies and not (traits.layer_by_layer and layers.neighbours == "sums"):
         held = "a copy" if copies == 1 else f"{copies} copies"
         helps.append(f"--schedule sar ({schedule.schedule} holds {held} of the halo of all layers)")
     if selection.model.stacked:

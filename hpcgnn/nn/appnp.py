@@ -24,15 +24,12 @@ class OwnLayer(nn.Module):
     """x W + b of own rows."""
 
     traits = LayerTraits(self_loops="add", neighbours="none", input="product")
+    last_biases = ("linear",)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.d_in, self.d_out = d_in, d_out
         self.linear = Linear(d_in, d_out, dtype=dtype)
-
-    def drop_bias(self) -> None:
-        """As of any layer."""
-        self.linear.bias = None
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""

@@ -64,7 +64,6 @@ class ModelEntry:
         uses: names of the `by_model` options that the model uses; None for unknown, as with a plugin.
         stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
         facts: {name: value} of a graph file that decide about parameters, besides the fields of ModelSpec.
-        weights_remedy: options with which the model reads edge weights, if others than the given ones; '' if none do.
     """
 
     build: Callable[[ModelSpec], Model]
@@ -72,7 +71,6 @@ class ModelEntry:
     uses: tuple[str, ...] | None
     stacked: bool = True
     facts: Callable[[GraphMeta], dict[str, Any]] = lambda meta: {}
-    weights_remedy: str = ""
 
     def traits(self, spec: ModelSpec = PLAIN) -> LayerTraits:
         """The traits of the layers that a spec gives."""
@@ -126,6 +124,8 @@ class Heads(nn.Module):
     forward(graph, x (n_p, d_in)) -> (m, d_out). Collective. spec: ModelSpec, for attention_dropout and what
     edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
     """
+
+    last_biases: tuple[str, ...] = ("",)  # the layer's own
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0

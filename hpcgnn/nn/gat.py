@@ -54,10 +54,6 @@ class GATConv(Heads):
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
 
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.bias = None
-
     @property
     def vectors(self) -> list[nn.Parameter]:
         return [self.att_src, self.att_dst]

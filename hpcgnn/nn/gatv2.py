@@ -40,10 +40,6 @@ class GATv2Conv(Heads):
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`. The sources' bias stays: the scores contain it as well."""
-        self.bias = None
-
     @property
     def vectors(self) -> list[nn.Parameter]:
         return [self.attention]

@@ -25,7 +25,7 @@ from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_m
 from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
-from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import Matrix, sum_type
 
@@ -62,7 +62,6 @@ class Graph:
             type, and the mean features of the node's other in-edges.
         aggregate: aggregate(x, norm): owned rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum',
             'mean' or 'sym'.
-        largest: largest(x): the largest of the in-neighbours' rows by column, likewise.
         relate: relate(x, coefficients, bases): see ops/relational.py.
         total: total(tensor): the float64 sum over ranks, collective.
     """
@@ -243,11 +242,6 @@ class Graph:
         if isinstance(x, ConstantRows) and weight is not None:
             weight = x.scaled(weight)
         return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
-
-    def largest(self, x: SparseRows | Input) -> torch.Tensor:
-        """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
-        x = _dense(x)
-        return self.operator(Largest())(x)
 
     def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""

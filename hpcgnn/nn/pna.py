@@ -26,6 +26,7 @@ class PNAConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. edge_features: columns that edges have, or 0."""
 
     traits = LayerTraits(edges=("features",))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
@@ -34,10 +35,6 @@ class PNAConv(nn.Module):
         summed = d_in + 3 * wide  # PyG has one map of all of these
         self.own = Linear(d_in, d_out, dtype=dtype, fan_in=summed)
         self.scaled = nn.ModuleList(Linear(wide, d_out, False, dtype, fan_in=summed) for _ in range(3))
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def message(self, source: torch.Tensor, edge: torch.Tensor | None = None) -> torch.Tensor:
         """(E, d_in) of edges."""

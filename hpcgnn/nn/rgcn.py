@@ -38,6 +38,7 @@ class RGCNConv(nn.Module):
 
     norm = "relation"
     traits = LayerTraits(edges=("weights", "types"))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, d_out: int, num_types: int, num_bases: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -46,10 +47,6 @@ class RGCNConv(nn.Module):
         self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
         self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, and the coefficients as a map from bases to relations."""
@@ -76,6 +73,7 @@ class RGATConv(Heads):
     """spec: ModelSpec, also for the relations (edge_types and loop_relation) and bases."""
 
     traits = LayerTraits(neighbours="products", edges=("types",))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__(d_in, width, heads, average, spec, layer)
@@ -86,10 +84,6 @@ class RGATConv(Heads):
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype, start="glorot")
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those

@@ -56,6 +56,9 @@ REMOVED = {
     "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
+    "aggregator": Removed(
+        "mean", "write the layer as a plugin: graph.propagate takes the maximum, too (docs/extending.md)", trained=False
+    ),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
 }
 #: {option: {value: the way to go on}} of values that are gone. They acted in training alone.

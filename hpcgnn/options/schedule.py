@@ -28,7 +28,7 @@ class ScheduleConfig:
         "auto",
         "rows between ranks: all boundary rows, or fewest rows and sums",
         details="rows: the rows of all boundary nodes. least: rows or sums of rows, whichever are fewer; exact. It "
-        "serves gcn, sage with --aggregator mean, gin, sgc and appnp, under schedules that need no single rows. auto: "
+        "serves gcn, sage, gin, sgc and appnp, under schedules that need no single rows. auto: "
         "least where it is possible and saves a twentieth of the rows.",
         choices=("auto", "rows", "least"),
     )

@@ -9,7 +9,7 @@ no graph data. σ is relu; Z Ω is a layer like appnp's, and more such layers ma
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,11 +35,7 @@ class HopsLayer(nn.Module):
         super().__init__()
         self.d_in, self.d_out, self._widths = sum(widths), d_out, list(widths)
         self.linears = nn.ModuleList(Linear(width, d_out // len(widths), dtype=dtype) for width in widths)
-
-    def drop_bias(self) -> None:
-        """As of any layer."""
-        for linear in self.linears:
-            cast(Linear, linear).bias = None
+        self.last_biases = [f"linears.{number}" for number in range(len(widths))]
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""

@@ -53,7 +53,6 @@ def said(capsys, graph, *options):
         ("--heads 8", "--heads (for --model gat, gatv2, transformer, rgat, got gcn)"),
         ("--out-heads 2 --attention-dropout 0.1", "--out-heads, --attention-dropout (for --model gat"),
         ("--model gat --bases 3", "--bases (for --model rgcn, rgat, got gat)"),
-        ("--aggregator mean", "--aggregator (for --model sage, got gcn)"),
         ("--model sgc --hidden 8 --norm batch --residual", "--hidden, --norm, --residual (not for --model sgc)"),
         ("--model gat --keep-input auto", "--keep-input (for --model gcn, sage, gin, sgc, got gat)"),
         (
@@ -83,7 +82,6 @@ def test_what_has_no_effect_is_said_in_one_line(options, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ("--aggregator max", "--aggregator max has no effect as it stands (for --model sage, got gcn)"),
         (
             "--patience 5 --eval-every 0",
             "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
@@ -102,7 +100,6 @@ def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words
     "options",
     [
         "--model gat --heads 2 --out-heads 2 --attention-dropout 0.1",
-        "--model sage --aggregator max",
         "--optimizer sgd --weight-decay 0.1 --weight-decay-layers first",
         "--lr-schedule cosine --patience 4 --norm batch --residual --keep-input never",
         "--schedule lazy --lr 0.2 --layer-epochs 2 --model gat",
@@ -175,7 +172,6 @@ def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     [
         ("--model gat", "gcn, sage, gin or sgc reads them"),
         ("--model gatv2", "ignored by --model gatv2"),
-        ("--model sage --aggregator max", "--aggregator mean reads them"),
         ("--model gcn", ""),
     ],
 )

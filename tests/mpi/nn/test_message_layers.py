@@ -20,7 +20,6 @@ from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
-from hpcgnn.nn.sage import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
@@ -40,8 +39,6 @@ LAYERS = {
     "gatv2 averaged": lambda: GATv2Conv(D_IN, WIDTH, HEADS, True, SPEC, 0),
     "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
     "transformer averaged": lambda: TransformerConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
-    "sage max": lambda: SAGEMaxConv(D_IN, WIDTH, torch.float64),
-    "sage pool": lambda: SAGEPoolConv(D_IN, WIDTH, torch.float64),
     "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
     "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
     "rgcn looped": lambda: RGCNConv(D_IN, WIDTH, RELATIONS + 1, 2, torch.float64),
@@ -99,9 +96,6 @@ def right(name, p, x, edges):
         return formulas.transformer(p, x, src, dst, HEADS, average=average)
     if kind == "pna":
         return formulas.pna(p, x, src, dst)
-    if kind == "sage":
-        z = torch.relu(formulas.affine(p, "pool", x)) if "pool" in name else x
-        return formulas.largest(z[src], dst, NODES) @ p["neighbour.weight"] + formulas.affine(p, "own", x)
     if kind == "rgat":
         y = formulas.affine(p, "own", x)
         matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
