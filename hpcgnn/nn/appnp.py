@@ -56,11 +56,11 @@ class PropagatedLayer(OwnLayer):
         return z
 
 
-def _build(spec: ModelSpec) -> Model:
+def _build(layer: type[PropagatedLayer], spec: ModelSpec) -> Model:
     widths = spec.widths
     layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths[:-1])]
-    layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    layers.append(layer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
 
 
-MODEL = ModelEntry(_build, lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"))
+MODEL = ModelEntry(lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"), _build)

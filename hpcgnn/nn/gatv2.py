@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
+from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -72,4 +72,4 @@ def _layer(spec: ModelSpec) -> Any:
     return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
 
 
-MODEL = ModelEntry(lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "linear_residual"))
+MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

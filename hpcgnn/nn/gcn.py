@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from hpcgnn.nn.conv import Conv, LinearConv, Weights
-from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
+from hpcgnn.nn.entry import LINEAR, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
@@ -46,7 +46,7 @@ def _layer(spec: ModelSpec) -> type[GCNConv]:
     return ResidualGCNConv if spec.linear_residual else GCNConv
 
 
-MODEL = ModelEntry(lambda spec: stacked(_layer(spec))(spec), _layer, (*LINEAR, "linear_residual"))
+MODEL = ModelEntry(_layer, (*LINEAR, "linear_residual"))
 
 
 class SGCConv(Conv):
@@ -72,8 +72,8 @@ class SGCConv(Conv):
         return self.linear.weight, None, self.linear.bias
 
 
-def _one_map(spec: ModelSpec) -> Model:
-    return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+def _one_map(layer: type[SGCConv], spec: ModelSpec) -> Model:
+    return Model(spec, [layer(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-SGC = ModelEntry(_one_map, lambda spec: SGCConv, ("keep_input",), stacked=False)
+SGC = ModelEntry(lambda spec: SGCConv, ("keep_input",), _one_map, stacked=False)

@@ -9,19 +9,15 @@ y_i = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b)),   ε learned
 A halo row carries x, so that it costs F numbers forwards and 2F backwards; features of edges do not travel.
 """
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from hpcgnn.errors import GraphError
 from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.conv import Conv, Weights
-from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry, stacked
+from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Model
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
@@ -59,7 +55,7 @@ class GINConv(Conv):
         return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)
 
 
-MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)
+MODEL = ModelEntry(lambda spec: GINConv, LINEAR)
 
 
 class GINEConv(nn.Module):
@@ -70,6 +66,11 @@ class GINEConv(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
+        if edge_features == 0:
+            raise GraphError(
+                "gine needs edges with features, and there are none; import the graph with them (edges.features), "
+                "train with --edge-features file, or use gin"
+            )
         self.edge = Linear(edge_features, d_in, dtype=dtype)
         self.first = Linear(d_in, d_out, dtype=dtype)
         self.second = Linear(d_out, d_out, dtype=dtype)
@@ -86,13 +87,4 @@ class GINEConv(nn.Module):
         return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
 
 
-def _with_edges(spec: ModelSpec) -> Model:
-    if spec.edge_features == 0:
-        raise GraphError(
-            "gine needs edges with features, and there are none; import the graph with them (edges.features), train "
-            "with --edge-features file, or use gin"
-        )
-    return stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
-
-
-GINE = ModelEntry(_with_edges, lambda spec: GINEConv, STACK)
+GINE = ModelEntry(lambda spec: GINEConv, STACK)

@@ -7,17 +7,13 @@ nodes, by all edges. All four come out of one stream of x, and the scalers out o
 numbers forwards, 2F backwards.
 """
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from hpcgnn.kernels import RowMessages
-from hpcgnn.nn.entry import STACK, ModelEntry, stacked
+from hpcgnn.nn.entry import STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Model
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.edge_rules import MOMENTS
 from hpcgnn.traits import LayerTraits
 
@@ -56,8 +52,4 @@ def _size(graph: Graph) -> torch.Tensor:
     return torch.log1p(graph.in_degree)
 
 
-def _build(spec: ModelSpec) -> Model:
-    return stacked(partial(PNAConv, edge_features=spec.edge_features))(spec)
-
-
-MODEL = ModelEntry(_build, lambda spec: PNAConv, STACK)
+MODEL = ModelEntry(lambda spec: PNAConv, STACK)

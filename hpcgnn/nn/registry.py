@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -75,8 +76,8 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
         # Not in place: a layer's gradient may need its output.
-        build = stacked(conv_class, torch.relu, hand_over=False)
-        MODELS.register(name, ModelEntry(build, lambda spec: conv_class, None))
+        make = partial(stacked, activation=torch.relu, hand_over=False)
+        MODELS.register(name, ModelEntry(lambda spec: conv_class, None, make))
         return conv_class
 
     return add

@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
+from hpcgnn.nn.entry import ATTENTION, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Model
@@ -57,16 +57,16 @@ class RGCNConv(nn.Module):
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)
 
 
-def _build(spec: ModelSpec) -> Model:
+def _rgcn(layer: type[RGCNConv], spec: ModelSpec) -> Model:
     before, widths = typed_projection(spec), spec.widths
     if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
-    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
+    convs = [layer(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 
-MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*STACK, "bases"))
+MODEL = ModelEntry(lambda spec: RGCNConv, (*STACK, "bases"), _rgcn)
 
 
 class RGATConv(Heads):
@@ -128,4 +128,4 @@ class RGATConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "bases"))
+RGAT = ModelEntry(lambda spec: RGATConv, (*ATTENTION, "bases"), attentive)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from hpcgnn.nn.conv import LinearConv, Weights
-from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
+from hpcgnn.nn.entry import LINEAR, ModelEntry
 from hpcgnn.nn.linear import Linear
 
 
@@ -23,4 +23,4 @@ class SAGEConv(LinearConv):
         return self.neighbour.weight, self.own.weight, self.own.bias
 
 
-MODEL = ModelEntry(stacked(SAGEConv), lambda spec: SAGEConv, LINEAR)
+MODEL = ModelEntry(lambda spec: SAGEConv, LINEAR)

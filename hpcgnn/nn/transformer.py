@@ -11,7 +11,7 @@ import math
 import torch
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive
+from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -57,4 +57,4 @@ class TransformerConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-MODEL = ModelEntry(attentive(TransformerConv, ELU_IN_PLACE), lambda spec: TransformerConv, ATTENTION)
+MODEL = ModelEntry(lambda spec: TransformerConv, ATTENTION, attentive)

@@ -1,4 +1,6 @@
-"""The loss with smoothed labels and weights of classes against torch's, over several tiles of rows."""
+"""Losses of some rows of logits against torch's: the plain one, and with smoothed labels and weights of classes over
+several tiles of rows.
+"""
 
 import pytest
 import torch
@@ -30,8 +32,15 @@ def test_loss_and_gradient(monkeypatch, dtype, some, weighted):
     torch.testing.assert_close(x.grad.double(), wanted.grad, rtol=close, atol=close)
 
 
-def test_without_either_it_is_the_plain_loss():
-    logits, labels = torch.randn(30, 4, dtype=torch.float64), torch.randint(4, (30,))
-    plain = float(cross_entropy(logits, None, labels, Arena()))
-    assert float(soft_cross_entropy(logits, None, labels, 0.0, None, Arena())) == pytest.approx(plain, rel=1e-12)
+@pytest.mark.parametrize("rows", [torch.tensor([0, 3, 4]), None])
+def test_plain_loss(rows):
+    """Logits stay as they are. No rows have no loss."""
+    logits = torch.randn(6, 5, requires_grad=True)
+    before, labels = logits.detach().clone(), torch.tensor([1, 0, 4] if rows is not None else [1, 0, 4, 2, 2, 3])
+    loss = cross_entropy(logits, rows, labels, Arena())
+    expected = F.cross_entropy(logits if rows is None else logits[rows], labels, reduction="sum")
+    torch.testing.assert_close(loss, expected)
+    found, right = (torch.autograd.grad(each, logits)[0] for each in (loss, expected))
+    torch.testing.assert_close(found, right)
+    assert torch.equal(logits.detach(), before)
     assert float(soft_cross_entropy(logits[:0], None, labels[:0], 0.1, None, Arena())) == 0
