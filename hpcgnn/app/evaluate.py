@@ -13,7 +13,7 @@ from hpcgnn.app.trained import load_trained
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
-from hpcgnn.engine.summary import one_answer, rows_of_metrics, versions
+from hpcgnn.engine.summary import rows_of_metrics, versions
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.outputs.files import check_results, files_read
@@ -93,5 +93,3 @@ def _show(record: dict[str, Any], spec: ModelSpec) -> None:
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     tell(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
-    if text := one_answer(record):
-        log.warning("%s", text)

@@ -71,7 +71,6 @@ class Session:
         threads: threads per rank.
         ranks_on_node, node: number of ranks of the node, and the first of them.
         crowding, shares_cores: threads per core, and whether they are more than one.
-        mpi_bytes: resident memory for loading and starting the transport's library.
 
     Args:
         threads: None for the launcher's number (`threads_per_rank`).
@@ -87,7 +86,7 @@ class Session:
     ) -> None:
         self._started, self.transport = start(transport, watchdog), transport
         started = self._started
-        self.ranks_on_node, self.node, self.mpi_bytes = started.ranks_on_node, started.node, started.memory_bytes
+        self.ranks_on_node, self.node = started.ranks_on_node, started.node
         self.watchdog, heartbeat, own = None, Heartbeat(), started.binding
         if started.size > 1:
             self.watchdog = Watchdog(started.rank, started.size, heartbeat, watchdog, started.board)

@@ -13,7 +13,6 @@ from hpcgnn.comm.heartbeat import Heartbeat, HeartbeatBoard
 from hpcgnn.comm.launcher import IN_A_SHELL, check_shared_memory, choose_network, chosen_network, error_of_node, launch
 from hpcgnn.comm.run import end_if_failed
 from hpcgnn.errors import ConfigError
-from hpcgnn.memory.resident import resident_bytes
 
 
 def load_mpi() -> ModuleType:
@@ -37,7 +36,6 @@ class StartedMpi:
         ranks_on_node, node: number of ranks of the node, and the first of them.
         binding, near: this rank's cores, and those of all ranks of the node.
         board: HeartbeatBoard of the node.
-        memory_bytes: memory for loading and starting.
 
     Args:
         limit: seconds after which a stuck start or end shows its stack, and ends this process; 0 never.
@@ -48,7 +46,7 @@ class StartedMpi:
     """
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
-        without_mpi, self.binding = resident_bytes(), cores.Binding.of_this_rank()
+        self.binding = cores.Binding.of_this_rank()
         try:
             self._mpi = MPI = load_mpi()
         except (ImportError, RuntimeError) as error:
@@ -66,7 +64,6 @@ class StartedMpi:
             self._world = MPI.COMM_WORLD
             self.rank, self.size = self._world.rank, self._world.size
             end_if_failed(self.rank, self._world.allgather(failure and failure[0]), failure)
-        self.memory_bytes = resident_bytes() - without_mpi
         self._check_launcher()
         if level < MPI.THREAD_MULTIPLE:
             raise ConfigError(

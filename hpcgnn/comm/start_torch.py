@@ -16,7 +16,6 @@ from hpcgnn.comm.run import end_if_failed
 from hpcgnn.comm.torch_transport import FOREVER, TorchCommunicator, gloo_communicator
 from hpcgnn.errors import ConfigError
 from hpcgnn.listing import ranges
-from hpcgnn.memory.resident import resident_bytes
 
 # Rank 0 gives up first, since it can say who is missing.
 _SECONDS_FOR_RANK_0 = 5.0
@@ -34,7 +33,7 @@ class StartedTorch:
     backend = "gloo"
 
     def __init__(self, limit: float, failure: tuple[str, str] | None = None) -> None:
-        before, self._place = resident_bytes(), place_without_mpi()
+        self._place = place_without_mpi()
         self.rank, self.size, self._limit = self._place.rank, self._place.size, limit
         self.binding, mistake = cores.Binding.of_this_rank(), None
         try:
@@ -57,7 +56,6 @@ class StartedTorch:
         self.ranks_on_node, self.node = len(near), near[0]
         self.near = [cores.Binding(frozenset(said[rank]["cores"]), frozenset(said[rank]["main"])) for rank in near]
         self.board = HeartbeatBoard.of_node(near.index(self.rank), len(near), self._tell_node)
-        self.memory_bytes = resident_bytes() - before
 
     def check(self) -> None:
         """Raise ConfigError where this torch or this machine does not have the backend."""

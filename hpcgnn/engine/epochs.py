@@ -132,7 +132,7 @@ class Epochs:
         with trainer.comm.together("writing the run directory"):
             if run_dir is not None:
                 run_dir.append(record)
-                run_dir.settle(to_disk=True)
+                run_dir.settle()
                 progress = vars(self.progress)
                 save_checkpoint(run_dir.path, trainer.model, trainer.optimizer, self.best_state, progress, groups)
 

@@ -120,14 +120,9 @@ class Optimizer:
         """Load the result of `state_dict`. Raises ValueError if it does not fit."""
         parameters = self._parameters()
         for index, state in saved.items():
-            if index >= len(parameters):
-                raise ValueError(f"expected the state of {len(parameters)} parameters, got that of number {index}")
             for name, tensor in state.items():
-                if name != "step" and tensor.shape != parameters[index].shape:
-                    raise ValueError(
-                        f"{name} of parameter {index}: expected shape {tuple(parameters[index].shape)}, got "
-                        f"{tuple(tensor.shape)}"
-                    )
+                if index >= len(parameters) or (name != "step" and tensor.shape != parameters[index].shape):
+                    raise ValueError(f"{name} of shape {tuple(tensor.shape)} is of no parameter number {index}")
         self.state = {parameters[index]: dict(state) for index, state in saved.items()}
 
     def _parameters(self) -> list[torch.Tensor]:

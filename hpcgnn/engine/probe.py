@@ -18,7 +18,7 @@ from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graph.local import LocalGraph, build_adjacency
+from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.memory.stored import Keeper, Kept
@@ -52,30 +52,39 @@ def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
     found = find_ends(Edges(indptr, around.reshape(-1).astype(np.int32), weight, kinds), ownership)
     loops = "add" if spec.loop_relation else "keep"
     edges = build_adjacency(found, LocalOrder(), SoloCommunicator(), 1, loops, spec.dtype, True, spec.edge_types)
+    return made_up(spec, task, edges, edges, 1.0)
+
+
+def made_up(spec: ModelSpec, task: str, inward: Adjacency, outward: Adjacency, entries: float) -> LocalGraph:
+    """The LocalGraph of a rank with these edges, whose nodes have features of ones, and train.
+
+    Args:
+        spec: with the widths and kinds.
+        task: of the labels.
+        inward, outward: the same one for an undirected graph.
+        entries: features of a node, if they are sparse.
+    """
+    n, directed = inward.own.num_rows, outward is not inward
     if spec.edge_features:
-        edges = edges.carrying(torch.ones(edges.num_edges, spec.edge_features, dtype=spec.dtype))
+        inward = inward.carrying(torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     features: torch.Tensor | SparseRows
     if spec.sparse_input:
-        features = sparse_rows(
-            np.arange(NODES + 1),
-            (np.arange(NODES) % spec.d_in).astype(np.int32),
-            np.ones(NODES, np.float32),
-            spec.d_in,
-            spec.dtype,
-        )
+        indptr = np.round(np.arange(n + 1) * entries).astype(np.int64)
+        columns = (np.arange(indptr[-1]) % spec.d_in).astype(np.int32)
+        features = sparse_rows(indptr, columns, np.ones(len(columns), np.float32), spec.d_in, spec.dtype)
     else:
-        features = torch.ones(NODES, spec.d_in - spec.changing, dtype=spec.dtype)
+        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.dtype)
     return LocalGraph(
-        inward=edges,
-        outward=edges,
+        inward=inward,
+        outward=outward if directed else inward,
         features=features,
-        labels=TASKS[task].blank(NODES, spec.classes),
-        split=torch.ones(NODES, dtype=torch.uint8),
-        original_id=torch.arange(NODES),
-        num_nodes=NODES,
+        labels=TASKS[task].blank(n, spec.classes),
+        split=torch.ones(n, dtype=torch.uint8),
+        original_id=torch.arange(n),
+        num_nodes=n,
         num_classes=spec.classes,
         task=TASKS[task].labels or task,
-        node_type=(torch.arange(NODES) % spec.node_types).int() if spec.node_types else None,
+        node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
     )
 
 

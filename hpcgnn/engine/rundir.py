@@ -15,9 +15,8 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from hpcgnn.config import Config
 from hpcgnn.errors import RunDirError
@@ -36,6 +35,7 @@ class RunDir:
     def __init__(self, path: str | Path, resume: bool) -> None:
         self.path = Path(path)
         self._begun = False
+        self._error: OSError | None = None
         try:
             self._existed = self.path.exists()
             if self._existed and not self.path.is_dir():
@@ -50,7 +50,7 @@ class RunDir:
             self._log = open(self.path / "log.txt", "a", encoding="utf-8")
             self._lock()
             self._sweep()
-            self._metrics = RecordWriter(self.path / "metrics.jsonl")
+            self._metrics = self._records_file()
         except OSError as error:
             raise RunDirError(
                 f"cannot write run directory {self.path}: {error.strerror}; choose a --run-dir that is writable "
@@ -59,6 +59,9 @@ class RunDir:
         self._handler = _FileHandler(self._log)
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(self._handler)
+
+    def _records_file(self) -> TextIO:
+        return open(self.path / "metrics.jsonl", "a", encoding="utf-8")
 
     def _lock(self) -> None:
         try:
@@ -79,7 +82,6 @@ class RunDir:
 
     def records(self) -> list[dict[str, Any]]:
         """The epoch records written so far, up to the first damaged line."""
-        self.settle()
         result = []
         for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
             try:
@@ -105,24 +107,31 @@ class RunDir:
         self.write("config.toml", config.to_toml())
         self._metrics.close()
         self.write("metrics.jsonl", "".join(to_json(record) + "\n" for record in kept))
-        self._metrics = RecordWriter(self.path / "metrics.jsonl")
+        self._metrics = self._records_file()
         self._begun = True
 
     def append(self, record: dict[str, Any]) -> None:
-        """Have the record of one epoch written. An error is raised by `settle`."""
-        self._metrics.append(record)
+        """Write the record of one epoch. An error is raised by `settle`; no record is written after it."""
+        if not self.failed:
+            try:
+                self._metrics.write(to_json(record) + "\n")
+                self._metrics.flush()
+            except OSError as error:
+                self._error = error
 
     @property
     def failed(self) -> bool:
         """Whether a record could not be written; `settle` raises the reason."""
-        return self._metrics.failed
+        return self._error is not None
 
-    def settle(self, to_disk: bool = False) -> None:
-        """Wait until all records are written. to_disk: no crash of the node takes them away again, so that a checkpoint
-        never knows of epochs that have no records. Raises RunDirError if one could not be.
+    def settle(self) -> None:
+        """Put the records on the disk, so that a checkpoint never knows of epochs that have no records. Raises
+        RunDirError if one could not be written.
         """
         try:
-            self._metrics.settle(to_disk)
+            if self._error is not None:
+                raise self._error
+            os.fsync(self._metrics.fileno())
         except OSError as error:
             raise RunDirError(
                 f"cannot write {self.path / 'metrics.jsonl'}: {error.strerror}; free space and continue with --resume"
@@ -147,44 +156,6 @@ class RunDir:
                 (self.path / name).unlink(missing_ok=True)
             if not self._existed:
                 self.path.rmdir()
-
-
-class RecordWriter:
-    """A file with a line of JSON for each record, which a thread writes: all ranks would wait for rank 0 in a slow
-    moment of its file system. Raises OSError if it cannot be opened.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "a", encoding="utf-8")
-        self._thread = ThreadPoolExecutor(1, "hpcgnn-records")
-        self._last: Future[None] | None = None
-
-    @property
-    def failed(self) -> bool:
-        """Whether a record could not be written; none is from then on."""
-        return self._last is not None and self._last.done() and self._last.exception() is not None
-
-    def append(self, record: dict[str, Any]) -> None:
-        """Have a record written soon; it must not change any more."""
-        self._last = self._thread.submit(self._write, record, self._last)
-
-    def _write(self, record: dict[str, Any], before: "Future[None] | None") -> None:
-        if before is not None:
-            before.result()  # its error is this one's too
-        self._file.write(to_json(record) + "\n")
-        self._file.flush()
-
-    def settle(self, to_disk: bool = False) -> None:
-        """Wait until all records are in the file, and on the disk. Raises the thread's error."""
-        if self._last is not None:
-            self._last.result()
-        if to_disk:
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Write the waiting records, and close the file."""
-        self._thread.shutdown()
-        self._file.close()
 
 
 @contextlib.contextmanager

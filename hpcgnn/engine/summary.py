@@ -21,7 +21,6 @@ from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.figures import draw_curves
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# A model with one answer gives another to less than one node, of so many that have another class.
-_OTHER_ANSWERS = 20
 # Instructions for products of bf16 numbers, by their names in /proc/cpuinfo.
 BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
@@ -44,8 +41,8 @@ PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
     """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
-    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo, plan.num_boundary))
-    nodes, edges, cut, halo, _ = (list(column) for column in zip(*ranks, strict=True))
+    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo))
+    nodes, edges, cut, halo = (list(column) for column in zip(*ranks, strict=True))
     return {
         "partition": name,
         "nodes": spread(nodes),
@@ -54,7 +51,6 @@ def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[
         "halo_rows_total": sum(halo),
         "halo_rows_per_node": sum(halo) / local.num_nodes,
         "cut_edges": sum(cut),
-        "cut_share": sum(cut) / max(1, sum(edges)),
         "imbalance_nodes": _imbalance(nodes),
         "imbalance_edges": _imbalance(edges),
     }
@@ -88,9 +84,7 @@ def bf16_instructions(path: str | Path = "/proc/cpuinfo") -> list[str]:
 def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective."""
     comm, local = trainer.comm, trainer.local
-    parts = (local, *filter(None, trainer.views.shares))
-    adjacencies = [each for part in parts for each in (part.inward, part.outward)]
-    adjacencies += local.task_edges.values()
+    adjacencies = local.inward, local.outward, *local.task_edges.values()
     mine = {
         "rank": comm.rank,
         "host": socket.gethostname(),
@@ -101,10 +95,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,
-        "sent_rows": local.inward.plan.num_boundary,
-        "plan_bytes": sum({id(each): each.nbytes for each in adjacencies}.values()),
         "rows_computed": trainer.views.rows_computed(len(trainer.model.convs)),
-        "halo_rows_by_layer": [(share or local).inward.plan.num_halo for share in trainer.views.shares],
         "halo_rounds": max(len(each.plan.rounds) for each in adjacencies),
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
@@ -151,7 +142,6 @@ def summarise(
         "metric": evaluator.name,
         "better": evaluator.metric.direction,
         "best_val": best.get("val"),
-        "first_epoch": 1,
         "best_epoch": best.get("epoch"),
         "test_at_best_val": best.get("test"),
         "test_at_end": records[-1].get("test"),
@@ -164,15 +154,9 @@ def summarise(
             "max": max(epoch_seconds),
         },
         **{name: value for plugin in trainer.plugins for name, value in plugin.summary(ranks).items()},
-        "rows_computed": [sum(layer) for layer in zip(*(r["rows_computed"] for r in ranks), strict=True)],
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
-        "halo_bytes_total": _traffic(records, "halo_forward", "halo_backward", "input"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
         "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
-        "seconds": {
-            phase: {name: sum(r["seconds"][phase][name] for r in records) for name in ("max", "mean")}
-            for phase in records[-1]["seconds"]
-        },
         "seconds_loading": seconds_loading,
         "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
         "halo_kept_bytes": max(r["halo_kept_bytes"] for r in ranks),
@@ -205,8 +189,6 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
-        if text := one_answer(summary):
-            log.warning("%s", text)
     picture = None
     with _without_harm("curves.png"):
         picture = draw_curves(run_dir.path)
@@ -231,27 +213,6 @@ def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
         for table in metrics_by_split(record).values()
         for split, values in table.items()
     ]
-
-
-def one_answer(record: dict[str, Any]) -> str:
-    """A line on a model that gives nearly all nodes one class though they have several, '' for any other.
-
-    record: a summary or an evaluation.
-    """
-    if record.get("task") != CLASSIFICATION or not record.get("classes"):
-        return ""
-    by_class = list(zip(*record["classes"].values(), strict=True))
-    predicted, support = ([sum(row[what] for row in rows) for rows in by_class] for what in ("predicted", "support"))
-    nodes, most = sum(support), max(predicted)
-    top = predicted.index(most)
-    if support[top] == nodes or _OTHER_ANSWERS * (nodes - most) > nodes - support[top]:
-        return ""
-    row = by_class[top][0]
-    return (
-        f"the model gives class {row.get('name', top)} to {most / nodes:.1%} of the {nodes:,} nodes of the splits, and "
-        f"{support[top] / nodes:.1%} have it; it hardly tells classes apart. --class-weights balanced gives rare "
-        "classes weight, and --metric macro-f1 or balanced-accuracy chooses the epoch by all classes"
-    )
 
 
 def _result_table(summary: dict[str, Any]) -> str:

@@ -31,32 +31,26 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     inputs = [config.data.graph, config.model.plugin, arguments.config]
     check_outputs({"--json": arguments.json}, inputs, arguments.force)
     additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
+    place, rows = place_of(arguments.ranks_per_node), []
+    measured = None if like is None else read_measured(like)
     config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
-    rows, counts, place = [], [], place_of(arguments.ranks_per_node)
     with GraphFile(config.data.graph) as file:
         source = CountedGraph(file, place.ranks_per_node)
         for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
             forecast = source.forecast(config, ranks)
-            rows.append(as_values(forecast, place))
-            if like is not None:
-                counts.append(Counts.of(forecast))
-            rows[-1] |= {more.name: more.values(forecast, place) for more in additions}
+            rows.append(as_values(forecast, place) | {more.name: more.values(forecast, place) for more in additions})
+            if measured is not None:
+                rows[-1]["seconds"] = measured.scaled(Counts.of(forecast))
         made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
-    measured = None if like is None else read_measured(like)
-    for row, each in zip(rows, counts, strict=False):
-        if measured is not None:
-            row["seconds"] = dict(zip(("least", "most"), measured.scaled(each), strict=True))
-    tell(table(rows), needed=True)
-    for line in (*(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config, place)):
-        tell(line, needed=True)
+    lines = [table(rows), *(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config)]
     if made:
-        tell(
-            f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes", needed=True
-        )
+        lines.append(f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes")
     if not all(row["bytes_counted"] for row in rows):
-        tell("bytes are not counted from the graph, but taken from a small copy", needed=True)
+        lines.append("bytes are not counted from the graph, but taken from a small copy")
     if measured is not None:
-        tell(measured.about, needed=True)
+        lines.append(measured.about)
+    for line in lines:
+        tell(line, needed=True)
     if arguments.json:
         with replacing(arguments.json) as temporary:
             Path(temporary).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -72,21 +66,15 @@ def place_of(ranks_per_node: int | None = None) -> Place:
     return Place(resident_bytes() + _MPI, common_bytes(), ranks_per_node)
 
 
-def _of_nodes(rows: list[dict[str, Any]], config: Config, place: Place) -> Iterator[str]:
+def _of_nodes(rows: list[dict[str, Any]], config: Config) -> Iterator[str]:
     """Lines about the traffic between nodes."""
-    counted = [row for row in rows if row["sent_by_nodes"] and row["nodes"] > 1]
-    in_place = [row["ranks"] for row in counted if row["intra_node"] == "shared"]
-    if config.schedule.intra_node == "shared" and not counted:
-        yield (
-            "as --intra-node messages: ranks of a node send each other their rows in these figures; of a file and a "
-            "model whose rows can be read in place, --ranks-per-node N counts what nodes send"
-        )
-    if in_place:
-        yield f"--intra-node shared on {in_turn(in_place)} ranks, {place.ranks_per_node} on a node: only nodes send"
-    for row in counted:
-        sent = row["sent_by_nodes"]
-        yield (
-            f"{row['ranks']} ranks: a node sends others {size_in_words(sent['bytes']['mean'])} an epoch in "
-            f"{sent['messages']['mean']:,.0f} messages, at most {size_in_words(sent['bytes']['max'])} in "
-            f"{sent['messages']['max']:,}"
-        )
+    for row in rows:
+        if row["sent_by_nodes"] and row["nodes"] > 1:
+            sent, messages = (row["sent_by_nodes"][name] for name in ("bytes", "messages"))
+            yield (
+                f"{row['ranks']} ranks, --intra-node {row['intra_node']}: a node sends others "
+                f"{size_in_words(sent['mean'])} an epoch in {messages['mean']:,.0f} messages, at most "
+                f"{size_in_words(sent['max'])} in {messages['max']:,}"
+            )
+        elif row["intra_node"] != config.schedule.intra_node == "shared":
+            yield f"{row['ranks']} ranks: as --intra-node messages; --ranks-per-node N counts what nodes send"

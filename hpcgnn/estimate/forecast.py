@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.shares import ShareCounter, Shares
+from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import Direction, Size
 from hpcgnn.estimate.traffic import SEEN, HaloCounts, Nodes, Place, Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Trial
@@ -51,8 +52,8 @@ PARTS = {
     "shared memory of MPI": "libraries",
     SUMS: "gradients",
 }
-#: layers(worthwhile, prunable) -> {(layer, direction): HaloCounts} of layers that compute some rows only.
-Layers = Callable[[list[float], int], Mapping[Any, HaloCounts]]
+#: layers(worthwhile, prunable) -> {Place: HaloCounts} of layers that compute some rows only.
+Layers = Callable[[list[float], int], Mapping[Place, HaloCounts]]
 
 
 @dataclass
@@ -105,122 +106,102 @@ class Forecast:
     epochs: int
 
 
-class Forecaster:
-    """Makes Forecasts of an Experiment for any number of ranks."""
+def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast:
+    """The Forecast of a job with these Shares."""
+    in_the_mean = _size(shares, np.mean)
+    mean, trial = rank_of(experiment, in_the_mean, shares.degrees)
+    halos: dict[Place, HaloCounts] = {
+        (None, "inward"): shares.inward.travelling,
+        (None, "outward"): shares.outward.travelling,
+    }
+    if shares.seen is not None:
+        halos |= {(SEEN, "inward"): shares.seen.inward.travelling, (SEEN, "outward"): shares.seen.outward.travelling}
+    pruned = None
+    if trial.prunable:
+        found = layers(trial.worthwhile, trial.prunable)
+        halos |= found
+        pruned = len({layer for layer, _ in found})
+        if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
+            mean, trial = rank_of(experiment, in_the_mean, shares.degrees, pruned)
+    ranks = {
+        index: rank_of(experiment, _size(shares, itemgetter(index)), shares.degrees, pruned)[0]
+        for index in _candidates(shares)
+    }
+    assert trial.evaluation is not None
+    wires = experiment.probe.row_bytes, experiment.limit
+    halo, counted = halo_traffic(trial.uses, halos, *wires), True
+    inward = shares.inward.ranks  # gradients go back to those whose rows were received
+    there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
+    for kind, (rows, peers), of_copy in zip(
+        ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
+    ):
+        messages, sent = trial.sent.get(kind, (0, 0))
+        if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
+            size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
+            halo[kind] = Traffic(size, messages * peers)
+            counted = False
+    return Forecast(
+        experiment=experiment,
+        shares=shares,
+        largest=max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded),
+        busiest=ranks.get(int((shares.seen or shares).edges.argmax()), mean),
+        mean=mean,
+        halo=halo,
+        others={kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
+        evaluation=halo_traffic(trial.evaluation.uses, halos, *wires),
+        metrics=trial.evaluation.summed,
+        uses=trial.uses,
+        halos=halos,
+        parameters=trial.parameters,
+        counted=counted,
+        epochs=trial.epochs,
+    )
 
-    def __init__(self, experiment: Experiment) -> None:
-        self.experiment = experiment
 
-    def forecast(self, shares: Shares, layers: Layers | None = None) -> Forecast:
-        """The Forecast of a job with these Shares. layers: None where nobody can count them."""
-        in_the_mean = _size(shares, np.mean)
-        mean, trial = self.rank(in_the_mean, shares.degrees)
-        found = {} if layers is None or not trial.worthwhile else layers(trial.worthwhile, trial.prunable)
-        pruned = None
-        if shares.steps is not None:
-            trial.uses = shares.steps.uses(trial.uses)
-        elif layers is not None and trial.prunable:
-            pruned = len({layer for layer, _ in found})
-            if pruned != trial.pruned:  # neighbourhoods in the graph are not those in a copy
-                mean, trial = self.rank(in_the_mean, shares.degrees, pruned)
-        ranks = {
-            index: self.rank(_size(shares, itemgetter(index)), shares.degrees, pruned)[0]
-            for index in _candidates(shares)
+def rank_of(experiment: Experiment, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
+    """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.try_out`."""
+    edges = size.inward.own + size.inward.remote
+    factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
+    try_out, tile, longer = experiment.try_out, experiment.tile, 0.0
+    if factor > NEARLY:
+        large = small = wide = try_out(size, degrees, pruned=pruned)
+        factor = 1.0
+    else:
+        # A tile does not grow with the rank, and may have more rows than a copy: a third copy measures its bytes.
+        least = min(tile, TILE_ROWS, max(1, int(size.nodes * factor / 2)))
+        large, small = (try_out(size, degrees, each, pruned, least) for each in (factor, factor / 2))
+        wide, longer = large, min(tile, size.nodes) / least - 1
+        if longer > 0:
+            wide = try_out(size, degrees, factor, pruned, 2 * least)
+
+    def line(a: Any, b: Any) -> Any:
+        """At 1, the straight line through a at `factor` and b at half of it."""
+        return a + (a - b) * ((1 - factor) / (factor / 2))
+
+    plain = experiment.plan.config.run.comm == "mpi" and size.ranks > 1
+    summed_apart = large.parameters * experiment.plan.spec.dtype.itemsize if plain else 0
+    account = {
+        phase: {
+            item: max(0, round(line(value, small.account[phase][item]) + longer * (wide.account[phase][item] - value)))
+            for item, value in items.items()
         }
-        largest = max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded)
-        busiest = ranks.get(int(shares.in_training.edges.argmax()), mean)
-        halos: dict[Place, HaloCounts] = dict(
-            zip(((None, "inward"), (None, "outward")), shares.travelling, strict=True)
-        )
-        if shares.seen is not None:
-            halos |= dict(zip(((SEEN, "inward"), (SEEN, "outward")), shares.seen.travelling, strict=True))
-        counted = True
-        for place in trial.uses:
-            if place not in halos and place in found:
-                halos[place] = found[place]
-            elif place not in halos:  # as much smaller as the copy's
-                halos[place] = halos[None, place[1]].scaled(trial.halo[place] / max(1, trial.halo[None, place[1]]))
-                counted = False
-        assert trial.evaluation is not None
-        wires = self.experiment.row_bytes, self.experiment.limit
-        halo = halo_traffic(trial.uses, halos, *wires)
-        inward = shares.inward  # gradients go back to those whose rows were received
-        there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-        for kind, (rows, peers), of_copy in zip(
-            ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
-        ):
-            messages, sent = trial.sent.get(kind, (0, 0))
-            if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
-                size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
-                halo[kind] = Traffic(size, messages * peers)
-                counted = False
-        metrics = trial.evaluation.summed.values()
-        return Forecast(
-            self.experiment,
-            shares,
-            largest,
-            busiest,
-            mean,
-            halo,
-            {kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
-            halo_traffic(trial.evaluation.uses, halos, *wires),
-            (sum(each[0] for each in metrics), sum(each[1] for each in metrics)),
-            trial.uses,
-            halos,
-            trial.parameters,
-            counted,
-            trial.epochs,
-        )
-
-    def rank(self, size: Size, degrees: np.ndarray, pruned: int | None = None) -> tuple[Rank, Trial]:
-        """A Rank of this size, and the larger Trial that it follows from. pruned: see `Experiment.try_out`."""
-        edges = size.inward.own + size.inward.remote
-        factor = min(1.0, NODES / max(1, size.nodes), EDGES / max(1, edges))
-        try_out, tile, longer = self.experiment.try_out, self.experiment.tile, 0.0
-        if factor > NEARLY:
-            large = small = wide = try_out(size, degrees, pruned=pruned)
-            factor, least = 1.0, tile
-        else:
-            # A tile does not grow with the rank, and may have more rows than a copy: a third copy measures its bytes.
-            least = min(tile, TILE_ROWS, max(1, int(size.nodes * factor / 2)))
-            large, small = (try_out(size, degrees, each, pruned, least) for each in (factor, factor / 2))
-            wide, longer = large, min(tile, size.nodes) / least - 1
-            if longer > 0:
-                wide = try_out(size, degrees, factor, pruned, 2 * least)
-
-        def line(a: Any, b: Any) -> Any:
-            """At 1, the straight line through a at `factor` and b at half of it."""
-            return a + (a - b) * ((1 - factor) / (factor / 2))
-
-        account = {
-            phase: {
-                item: max(
-                    0, round(line(value, small.account[phase][item]) + longer * (wide.account[phase][item] - value))
-                )
-                for item, value in items.items()
-            }
-            for phase, items in large.account.items()
-        }
-        for (stage, phase), items in account.items():
-            items[SUMS] = self._summed_apart(size, large) if phase == "reduction" else 0
-            items["halo buffers"] = min(items["halo buffers"], self.experiment.limit)
-            # Larger tensors are not on the heap: its free part does not grow with the rank.
-            items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
-        work = (float(line(getattr(large, each), getattr(small, each))) for each in ("gathered", "multiplied"))
-        loaded = round(line(large.loaded, small.loaded))
-        evaluated = self.experiment.config.run.eval_every > 0
-        held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
-        items = max(held, key=lambda each: sum(each.values()))
-        parts = dict.fromkeys(PARTS.values(), 0)
-        for item, value in items.items():
-            parts[PARTS[item]] += value
-        del parts["libraries"]
-        return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, *work), large
-
-    def _summed_apart(self, size: Size, trial: Trial) -> int:
-        """Bytes in which the library sums gradients."""
-        plain, each = self.experiment.config.run.comm == "mpi", self.experiment.spec.dtype.itemsize
-        return trial.parameters * each if plain and size.ranks > 1 else 0
+        for phase, items in large.account.items()
+    }
+    for (stage, phase), items in account.items():
+        items[SUMS] = summed_apart if phase == "reduction" else 0
+        items["halo buffers"] = min(items["halo buffers"], experiment.limit)
+        # Larger tensors are not on the heap: its free part does not grow with the rank.
+        items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
+    loaded = round(line(large.loaded, small.loaded))
+    evaluated = experiment.plan.config.run.eval_every > 0
+    held = [items for (_, phase), items in account.items() if evaluated or phase != "evaluation"]
+    items = max(held, key=lambda each: sum(each.values()))
+    parts = dict.fromkeys(PARTS.values(), 0)
+    for item, value in items.items():
+        parts[PARTS[item]] += value
+    del parts["libraries"]
+    work = (float(line(getattr(large, each), getattr(small, each))) for each in ("gathered", "multiplied"))
+    return Rank(loaded, sum(items.values()) - loaded + OUTSIDE, parts, *work), large
 
 
 def _candidates(shares: Shares) -> list[int]:
@@ -229,7 +210,7 @@ def _candidates(shares: Shares) -> list[int]:
     Ranks close to the mean are left out.
     """
     parts = [shares] if shares.seen is None else [shares, shares.seen]
-    columns = [column for part in parts for column in (part.nodes, part.edges, part.inward.received)]
+    columns = [column for part in parts for column in (part.nodes, part.edges, part.inward.ranks.received)]
     return sorted({int(each.argmax()) for each in columns if each.max() > ALIKE * each.mean()})
 
 
@@ -239,22 +220,27 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     def pick(values: np.ndarray) -> int:
         return round(float(of(values)))
 
-    def direction(own: np.ndarray, remote: np.ndarray, halo: HaloCounts, far: HaloCounts | None = None) -> Direction:
-        """far: of nodes whose ranks read each other's rows in place; each rank has a lane."""
-        if far is None or far.nodes is None:
-            return Direction(pick(own), pick(remote), pick(halo.received), pick(halo.sent), halo.largest)
+    def direction(way: Way) -> Direction:
+        """Where ranks of a node read each other's rows in place, each has a lane of the node's rows."""
+        rows, far, edges = way.ranks, way.travelling, (pick(way.own), pick(way.remote))
+        if far.nodes is None:
+            return Direction(*edges, pick(rows.received), pick(rows.sent), rows.largest)
         ranks = far.nodes.sizes
-        received, sent = (pick(np.repeat(rows / ranks, ranks)) for rows in (far.received, far.sent))
-        near = pick(halo.received - halo.crossing(far.nodes.per_node).received)
-        return Direction(pick(own), pick(remote), received, sent, -(-far.largest // far.nodes.fewest), near)
+        received, sent = (pick(np.repeat(each / ranks, ranks)) for each in (far.received, far.sent))
+        near = pick(rows.received - rows.crossing(far.nodes.per_node).received)
+        return Direction(*edges, received, sent, -(-far.largest // far.nodes.fewest), near)
 
-    far = shares.between or (None, None)
-    inward = direction(shares.own, shares.remote, shares.inward, far[0])
-    outward = direction(shares.own_out, shares.remote_out, shares.outward, far[1]) if shares.directed else None
-    nodes, train, outer = pick(shares.nodes), pick(shares.train), pick(shares.outer)
-    seen = None if shares.seen is None else _size(shares.seen, of)
-    parts = inward, outward, shares.entries, pick(shares.loops), seen
-    return Size(shares.ranks, nodes, train, outer, *parts, shares.steps)
+    return Size(
+        ranks=shares.ranks,
+        nodes=pick(shares.nodes),
+        train=pick(shares.train),
+        outer=pick(shares.outer),
+        inward=direction(shares.inward),
+        outward=None if shares.outward is shares.inward else direction(shares.outward),
+        entries=shares.entries,
+        loops=pick(shares.loops),
+        seen=None if shares.seen is None else _size(shares.seen, of),
+    )
 
 
 class CountedGraph:
@@ -268,7 +254,7 @@ class CountedGraph:
         check_trainable(file)
         self._file, self._per_node = file, per_node
         self._counted: tuple[object, ShareCounter, Shares] | None = None
-        self._tried: tuple[Config, Forecaster] | None = None
+        self._tried: tuple[Config, Experiment] | None = None
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
@@ -281,23 +267,13 @@ class CountedGraph:
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
-        counter, shares = self._count(decided.config, ranks, decided.halo, between)
+        counter, shares = self._count(decided, ranks, between)
         decided = decided.deciding(between is not None and saves(*shares.crossing))
         if between is not None and not decided.in_place:
-            counter, shares = self._count(decided.config, ranks, decided.halo, None)
-        config, keeps_input = decided.config, decided.spec.keeps_input
-        steps = decided.entry.count_steps(decided, counter)
-        if steps is not None:
-            return self._forecaster(decided).forecast(replace(shares, steps=steps), steps.halos)
-        return self._forecaster(decided).forecast(
-            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
-        )
-
-    def _forecaster(self, plan: RunPlan) -> Forecaster:
-        """The Forecaster of a configuration: the last one is kept, for it has tried the model on a small graph."""
-        if self._tried is None or self._tried[0] != plan.config:
-            self._tried = plan.config, Forecaster(Experiment.of(plan))
-        return self._tried[1]
+            counter, shares = self._count(decided, ranks, None)
+        if self._tried is None or self._tried[0] != decided.config:
+            self._tried = decided.config, Experiment.of(decided)  # it has tried the model on a small graph
+        return forecast(self._tried[1], shares, partial(counter.layers, shares, decided.spec.keeps_input))
 
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
         """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
@@ -308,19 +284,14 @@ class CountedGraph:
             return None
         return Nodes(ranks, per_node, decided.returns, decided.narrows)
 
-    def _count(self, config: Config, ranks: int, halo: str, between: Nodes | None) -> tuple[ShareCounter, Shares]:
+    def _count(self, decided: RunPlan, ranks: int, between: Nodes | None) -> tuple[ShareCounter, Shares]:
+        config, halo = decided.config, decided.halo
         key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo, between
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = ShareCounter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
-            self._counted = key, counter, count(config, counter)
+            shares = counter.shares()
+            if config.data.inductive:
+                shares = replace(shares, seen=counter.shares(counter.trained_on()))
+            self._counted = key, counter, shares
         return self._counted[1:]
-
-
-def count(config: Config, counter: ShareCounter) -> Shares:
-    """The Shares of the ranks, with the training subgraph. config: resolved."""
-    if not config.data.inductive:
-        return counter.shares()
-    among = counter.trained_on()
-    induced = counter.taking(lambda ends, others: among[ends] & among[others])
-    return replace(counter.shares(), seen=induced.shares(among))

@@ -48,12 +48,7 @@ class Counts:
 
     @classmethod
     def of(cls, forecast: Forecast) -> "Counts":
-        """Return the counts of a job. Raises ConfigError for own steps of a schedule, whose edges are not counted."""
-        if forecast.shares.steps is not None:
-            raise ConfigError(
-                f"--like counts no work of --schedule {forecast.experiment.config.schedule.schedule} with several "
-                "steps in an epoch; expected another schedule, or no --like"
-            )
+        """Return the counts of a job."""
         ranks = forecast.largest, forecast.busiest, forecast.mean
         return cls(
             max(rank.gathered for rank in ranks),
@@ -80,8 +75,8 @@ class Measured:
     counts: Counts
     about: str
 
-    def scaled(self, counts: Counts) -> tuple[Parts, Parts]:
-        """(the least, the most) seconds of each part of an epoch with these counts."""
+    def scaled(self, counts: Counts) -> dict[str, Parts]:
+        """{'least', 'most'}: seconds of each part of an epoch with these counts."""
         parts, before = self.parts, self.counts
         work = [counts.over(before, name) for name in ("gathered", "multiplied")]
         sent, reduced, step = (counts.over(before, name) for name in ("sent", "reduced", "parameters"))
@@ -96,7 +91,7 @@ class Measured:
                 "step": parts["step"] * step,
             }
 
-        return both(min), both(max)
+        return {"least": both(min), "most": both(max)}
 
 
 def read_measured(config: Config) -> Measured:

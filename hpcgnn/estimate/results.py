@@ -11,11 +11,10 @@ from tabulate import tabulate
 from hpcgnn.app.shortage import advice
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, TrainingError
+from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.estimate.forecast import CountedGraph, Forecast
 from hpcgnn.estimate.traffic import Nodes, halo_traffic
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.tasks.registry import task_traits
 
 PARTS = {
     "features": "features",
@@ -66,7 +65,7 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         },
         "node_bytes": on_node,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
-        "intra_node": forecast.experiment.config.schedule.intra_node,
+        "intra_node": forecast.experiment.plan.config.schedule.intra_node,
         "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
@@ -82,7 +81,7 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
         "halo_rows_per_node": float(shares.map_rows / max(1, shares.nodes.sum())),
-        "peers": {"max": int(shares.inward.peers.max()), "mean": float(shares.inward.peers.mean())},
+        "peers": {"max": int(shares.inward.ranks.peers.max()), "mean": float(shares.inward.ranks.peers.mean())},
         "imbalance_nodes": _imbalance(shares.nodes),
         "imbalance_edges": _imbalance(shares.edges),
         "parameters": forecast.parameters,
@@ -96,7 +95,7 @@ def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[s
     if per_node is None or not forecast.counted:
         return None
     nodes = Nodes(ranks, min(ranks, per_node))
-    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.row_bytes, experiment.limit, nodes.per_node)
+    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.probe.row_bytes, experiment.limit, nodes.per_node)
     if traffic.keys() != forecast.halo.keys():
         return None
     found = {}
@@ -163,9 +162,6 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
             a node, and the placement of ranks on nodes.
     """
     refused = []
-    if not task_traits(config.task.task).labels:
-        yield "memory: not estimated for a task without labels"
-        return
     with GraphFile(config.data.graph) as file:
         if file.meta.num_edges > MOST_EDGES:
             yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
@@ -173,8 +169,8 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
         try:
             source = CountedGraph(file)
             found = [source.forecast(config, ranks) for ranks in rank_counts]
-        except TrainingError as error:
-            yield f"memory: not estimated, because a made-up graph could not be trained on: {error}"
+        except HpcgnnError as error:
+            yield f"memory: not estimated: {error}"
             return
     for forecast in found:
         ranks = forecast.shares.ranks

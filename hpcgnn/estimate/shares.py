@@ -4,14 +4,12 @@ No training takes place. Memory holds the indices of one rank and some bytes for
 it holds a byte for each node of the graph and layer.
 """
 
-import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.small_copy import OwnSteps
-from hpcgnn.estimate.traffic import Covers, HaloCounts, Needs, Nodes
+from hpcgnn.estimate.traffic import Covers, HaloCounts, Needs, Nodes, Place
 from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.labels import LABELS
@@ -24,48 +22,55 @@ from hpcgnn.placement.ownership import Ownership
 SAMPLE = 1 << 16
 
 
-#: taken(own ends, other ends), int64 (m,) in the order of the file -> bool (m,): which edges count.
-Taken = Callable[[np.ndarray, np.ndarray], np.ndarray]
+@dataclass(frozen=True)
+class Way:
+    """One direction of the edges of all ranks.
+
+    Attributes:
+        own, remote: int64 (P,), edges from owned nodes, and from other ranks' nodes. Rows of the node's other ranks
+            count as owned where they are read in place.
+        ranks: the rows between ranks.
+        nodes: the rows between nodes, if their ranks read each other's rows in place and only these travel.
+    """
+
+    own: np.ndarray
+    remote: np.ndarray
+    ranks: HaloCounts
+    nodes: HaloCounts | None = None
+
+    @property
+    def travelling(self) -> HaloCounts:
+        """The counts of the messages."""
+        return self.nodes or self.ranks
 
 
 @dataclass(frozen=True)
 class Shares:
-    """The shares of all ranks. All arrays: (P,).
+    """The shares of all ranks.
 
     Attributes:
-        nodes, train: owned nodes, and those of the training split.
-        outer: nodes with an edge from or to another rank (in place: another node).
-        loops: nodes with an edge to themselves.
-        own, remote: in-edges from owned nodes, and from other ranks' nodes. Rows of the node's other ranks count as
-            owned where they are read in place.
-        own_out, remote_out: out-edges likewise.
-        inward, outward: HaloCounts of the directions, the same for an undirected graph.
+        nodes, train: int64 (P,), owned nodes, and those of the training split.
+        outer: int64 (P,), nodes with an edge from or to another rank (in place: another node).
+        loops: int64 (P,), nodes with an edge to themselves.
+        inward, outward: the in-edges and the out-edges, the same Way for an undirected graph.
         map_rows: halo rows of all ranks; fewer of them may travel.
         degrees: in-degrees of a sample of all nodes.
         entries: mean number of stored features per node, if features are sparse.
         seen: the training subgraph (`--inductive`), or None.
-        steps: the steps that the schedule counts itself, or None.
-        between: (inward, outward) between nodes, if their ranks read each other's rows in place and only these travel.
-        crossing: rows that cross between these nodes in an exchange where ranks send them, and where nodes do.
+        crossing: rows that cross between nodes in an exchange where ranks send them, and where nodes do.
     """
 
     nodes: np.ndarray
     train: np.ndarray
     outer: np.ndarray
     loops: np.ndarray
-    own: np.ndarray
-    remote: np.ndarray
-    own_out: np.ndarray
-    remote_out: np.ndarray
-    inward: HaloCounts
-    outward: HaloCounts
+    inward: Way
+    outward: Way
     map_rows: int
     degrees: np.ndarray
     entries: float = 0.0
     seen: "Shares | None" = None
-    between: tuple[HaloCounts, HaloCounts] | None = None
     crossing: tuple[int, int] = (0, 0)
-    steps: OwnSteps | None = None
 
     @property
     def ranks(self) -> int:
@@ -74,21 +79,7 @@ class Shares:
     @property
     def edges(self) -> np.ndarray:
         """int64 (P,): in-edges."""
-        return self.own + self.remote
-
-    @property
-    def in_training(self) -> "Shares":
-        """Return the Shares of the training subgraph."""
-        return self if self.seen is None else self.seen
-
-    @property
-    def travelling(self) -> tuple[HaloCounts, HaloCounts]:
-        """Return the (inward, outward) counts of the messages."""
-        return self.between or (self.inward, self.outward)
-
-    @property
-    def directed(self) -> bool:
-        return self.outward is not self.inward
+        return self.inward.own + self.inward.remote
 
 
 class ShareCounter:
@@ -111,77 +102,63 @@ class ShareCounter:
         nodes = file.meta.num_nodes
         single = len(cluster_to_rank) == nodes != file.meta.num_clusters
         offsets = np.arange(nodes + 1) if single else file.read("clusters/offsets", dtype=np.int64)
-        self.file, self.ranks, self.ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
-        self._halo_option, self._between = halo, between
-        self._taken: Taken | None = None
-
-    def taking(self, taken: Taken) -> "ShareCounter":
-        """One that counts these edges alone."""
-        found = copy.copy(self)
-        found._taken = taken
-        return found
+        self._file, self._ranks, self._ownership = file, ranks, Ownership(offsets, cluster_to_rank, ranks)
+        self._halo_option, self._alone, self._between = halo, Nodes(ranks, 1), between
+        self._suffixes = ("",) if file.meta.undirected else ("", "_out")
 
     def shares(self, among: np.ndarray | None = None) -> Shares:
-        """Count. among: bool (n,) in the order of the file, the nodes that count; None: all."""
-        file, empty = self.file, np.zeros(self.ranks, np.int64)
-        nodes = self.ownership.counts if among is None else empty.copy()
-        train, outer, loops, own, remote = (empty.copy() for _ in range(5))
-        own_out, remote_out = (own, remote) if file.meta.undirected else (empty.copy(), empty.copy())
-        inward, outward = self._pairs(None), Needs(self.ranks)
-        into_nodes, out_of_nodes = self._pairs(self._between), Needs(self.ranks, self._between)
-        directions = [("", own, remote, inward, into_nodes)]
-        if not file.meta.undirected:
-            directions.append(("_out", own_out, remote_out, outward, out_of_nodes))
-        for rank in range(self.ranks):
-            ranges = self.ownership.ranges(rank)
-            there = np.zeros(int(self.ownership.counts[rank]), bool)
-            places = np.concatenate([np.arange(*each) for each in ranges]) if ranges else empty[:0]
-            for suffix, mine, others, pairs, pairs_of_nodes in directions:
-                for indices, owner, rows in self.edges(suffix, rank, ranges):
-                    away = far = owner != rank
-                    if self._between is not None:
-                        far = owner // self._between.per_node != rank // self._between.per_node
-                    loops[rank] = len(np.unique(rows[indices == places[rows]]))
-                    there[rows[far]] = True
-                    others[rank] += int(np.count_nonzero(far))
-                    mine[rank] += len(far) - int(np.count_nonzero(far))
-                    pairs.add(rank, owner[away], indices[away], rows[away])
-                    if self._between is not None:
-                        pairs_of_nodes.add(rank, owner[away], indices[away], rows[away])
+        """Count. among: bool (n,) in the order of the file, the nodes that count, with their edges; None: all."""
+        file = self._file
+        nodes, train, outer, loops = np.zeros((4, self._ranks), np.int64)
+        own, remote = np.zeros((2, len(self._suffixes), self._ranks), np.int64)
+        senders = [self._alone] if self._between is None else [self._alone, self._between]
+        needs = [(self._needs(each), Needs(each)) for each in senders]
+        for rank in range(self._ranks):
+            there, places = np.zeros(int(self._ownership.counts[rank]), bool), self._places(rank)
+            for side, suffix in enumerate(self._suffixes):
+                indices, owner, rows = self._edges(suffix, rank)
+                if among is not None:
+                    taken = among[places[rows]] & among[indices]
+                    indices, owner, rows = indices[taken], owner[taken], rows[taken]
+                far = owner // senders[-1].per_node != rank // senders[-1].per_node
+                loops[rank] = len(np.unique(rows[indices == places[rows]]))
+                there[rows[far]] = True
+                remote[side, rank] = np.count_nonzero(far)
+                own[side, rank] = len(far) - remote[side, rank]
+                for both in needs:
+                    both[side].add(rank, owner, indices, rows)
             outer[rank] = np.count_nonzero(there)
-            if among is not None:
+            if among is None:
+                nodes[rank] = len(places)
+                split = file.read("nodes/split", self._ownership.ranges(rank), np.uint8)
+                train[rank] = np.count_nonzero(split == SPLITS["train"])
+            else:
                 nodes[rank] = train[rank] = np.count_nonzero(among[places])
-            elif ranges:
-                train[rank] = np.count_nonzero(file.read("nodes/split", ranges, np.uint8) == SPLITS["train"])
-        counted, back = self._travelling(inward, inward if file.meta.undirected else outward)
-        between, crossing = None, (0, 0)
+        found = [self._travelling(inward, outward) for inward, outward in needs]
+        ways = [Way(own[side], remote[side], *(each[side] for each in found)) for side in range(len(self._suffixes))]
+        halo, crossing = needs[0][0].counts(), (0, 0)
         if self._between is not None:
-            apart = inward.counts().crossing(self._between.per_node)
-            crossing = int(apart.rows.sum()), int(into_nodes.counts().rows.sum())
-            between = self._travelling(into_nodes, into_nodes if file.meta.undirected else out_of_nodes)
-            between = between[0], between[0] if file.meta.undirected else between[1]
+            apart = halo.crossing(self._between.per_node)
+            crossing = int(apart.rows.sum()), int(needs[1][0].counts().rows.sum())
         entries = 0.0
         if file.meta.sparse_features:
             entries = file.shape("nodes/features_csr/indices")[0] / max(1, file.meta.num_nodes)
         return Shares(
-            *(nodes, train, outer, loops, own, remote, own_out, remote_out),
-            *(counted, counted if file.meta.undirected else back),
-            int(inward.counts().rows.sum()),
+            *(nodes, train, outer, loops, ways[0], ways[-1], int(halo.rows.sum())),
             degrees=_degrees(file),
             entries=entries,
-            between=between,
             crossing=crossing,
         )
 
     def trained_on(self) -> np.ndarray:
         """bool (n,) in the order of the file: the training nodes that have a label."""
-        mask, kind = self.file.read("nodes/split", dtype=np.uint8) == SPLITS["train"], LABELS[self.file.meta.task]
+        mask, kind = self._file.read("nodes/split", dtype=np.uint8) == SPLITS["train"], LABELS[self._file.meta.task]
         for first in range(0, len(mask), SLAB_ROWS):
-            labels = self.file.read("nodes/labels", [(first, min(len(mask), first + SLAB_ROWS))])
+            labels = self._file.read("nodes/labels", [(first, min(len(mask), first + SLAB_ROWS))])
             mask[first : first + SLAB_ROWS] &= kind.labelled(labels)
         return mask
 
-    def needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
+    def _needed(self, worthwhile: Sequence[float], prunable: int) -> list[np.ndarray]:
         """Return the nodes that the last layers compute in training, the last layer first.
 
         graph/transforms/pruning.py explains the arguments.
@@ -189,7 +166,7 @@ class ShareCounter:
         Returns:
             list of bool (n,) in the order of the file.
         """
-        file, nodes = self.file, self.file.meta.num_nodes
+        file, nodes = self._file, self._file.meta.num_nodes
         found: list[np.ndarray] = []
         while len(found) < prunable:
             if not found:
@@ -207,33 +184,35 @@ class ShareCounter:
 
     def layers(
         self, shares: Shares, keeps_input: bool, worthwhile: Sequence[float], prunable: int
-    ) -> dict[tuple[int | str | None, str], HaloCounts]:
+    ) -> dict[Place, HaloCounts]:
         """{(layer, direction): HaloCounts} of pruned layers (graph/transforms/pruning.py)."""
-        sets, found = self.needed(worthwhile, prunable), dict[tuple[int | str | None, str], HaloCounts]()
+        sets, found = self._needed(worthwhile, prunable), dict[Place, HaloCounts]()
         for back, outputs in enumerate(sets):
             layer = len(worthwhile) - 1 - back
             inputs = sets[back + 1] if back + 1 < len(sets) and layer > 0 else np.ones_like(outputs)
-            whole = layer == 0 and keeps_input
-            halo = shares.travelling if whole else self.halo(inputs, outputs)
+            if layer == 0 and keeps_input:
+                halo = shares.inward.travelling, shares.outward.travelling
+            else:
+                halo = self._halo(inputs, outputs)
             found[layer, "inward"], found[layer, "outward"] = halo
         return found
 
-    def halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
+    def _halo(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[HaloCounts, HaloCounts]:
         """(inward, outward) HaloCounts of the edges from nodes in inputs to nodes in outputs: bool (n,)."""
-        inward, outward = self._pairs(self._between), Needs(self.ranks, self._between)
-        for rank in range(self.ranks):
-            ranges = self.ownership.ranges(rank)
-            mine = np.concatenate([np.arange(*each) for each in ranges]) if ranges else np.zeros(0, np.int64)
-            both = ((inward, outputs, inputs), (outward, inputs, outputs))
-            for suffix, ways in (("", both),) if self.file.meta.undirected else (("", both[:1]), ("_out", both[1:])):
-                for indices, owner, rows in self.edges(suffix, rank, ranges):
-                    for pairs, rows_in, columns_in in ways:
-                        taken = (owner != rank) & rows_in[mine[rows]] & columns_in[indices]
-                        pairs.add(rank, owner[taken], indices[taken], rows[taken])
+        senders = self._between or self._alone
+        inward, outward = self._needs(senders), Needs(senders)
+        ways = (inward, outputs, inputs), (outward, inputs, outputs)
+        for rank in range(self._ranks):
+            places = self._places(rank)
+            edges = [self._edges(suffix, rank) for suffix in self._suffixes]
+            for way, (indices, owner, rows) in zip(ways, (edges[0], edges[-1]), strict=True):
+                pairs, rows_in, columns_in = way
+                taken = rows_in[places[rows]] & columns_in[indices]
+                pairs.add(rank, owner[taken], indices[taken], rows[taken])
         return self._travelling(inward, outward)
 
-    def _pairs(self, between: Nodes | None) -> Needs:
-        return Needs(self.ranks, between) if self._halo_option == "rows" else Covers(self.ranks, between)
+    def _needs(self, senders: Nodes) -> Needs:
+        return Needs(senders) if self._halo_option == "rows" else Covers(senders)
 
     def _travelling(self, inward: Needs, outward: Needs) -> tuple[HaloCounts, HaloCounts]:
         """Return (inward, outward) counts of the messages: rows, or rows and sums as in
@@ -246,19 +225,15 @@ class ShareCounter:
                 return fewest, fewest.adjoint
         return rows, outward.counts()
 
-    def edges(self, suffix: str, rank: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[np.ndarray, ...]]:
-        """(the other ends in the order of the file, their owners, own rows) of a rank's edges that count."""
-        if not ranges:
-            return
-        indptr, spans = read_indptr(self.file, f"topology{suffix}", ranges)
-        indices = np.asarray(self.file.read(f"topology{suffix}/indices", spans))
-        owner, _ = self.ownership.locate(indices)
-        rows = edge_rows(indptr, 0, len(indices))
-        if self._taken is not None:
-            places = np.concatenate([np.arange(*each) for each in ranges])
-            taken = self._taken(places[rows], indices)
-            indices, owner, rows = indices[taken], owner[taken], rows[taken]
-        yield indices, owner, rows
+    def _places(self, rank: int) -> np.ndarray:
+        """int64: a rank's nodes in the order of the file."""
+        return np.concatenate([np.zeros(0, np.int64), *(np.arange(*each) for each in self._ownership.ranges(rank))])
+
+    def _edges(self, suffix: str, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(the other ends in the order of the file, their owners, own rows) of a rank's edges."""
+        indptr, spans = read_indptr(self._file, f"topology{suffix}", self._ownership.ranges(rank))
+        indices = np.asarray(self._file.read(f"topology{suffix}/indices", spans))
+        return indices, self._ownership.locate(indices)[0], edge_rows(indptr, 0, len(indices))
 
 
 def _degrees(file: GraphFile) -> np.ndarray:

@@ -6,10 +6,9 @@ many nodes there as here; only requested rows must exist. Sent messages are coun
 """
 
 import mmap
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,40 +16,14 @@ import torch
 from hpcgnn.comm.communicator import Communicator, Exchange, Finished, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
-from hpcgnn.estimate.traffic import HaloCounts
+from hpcgnn.engine.probe import made_up
 from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.plan import Neighbours
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
-from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import FoundEdges, LocalOrder
-from hpcgnn.tasks.registry import TASKS
-
-
-class Arrangement(Protocol):
-    """The nodes of a small copy, in clusters. cluster: int32 (n,); training_first: int64 (n,)."""
-
-    cluster: torch.Tensor
-    training_first: np.ndarray
-
-    def draw_near(self, ends: np.ndarray, other: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-        """The sources of edges to `ends`, in place of `other`."""
-
-
-class OwnSteps(Protocol):
-    """The steps of an epoch (`count_steps` of a ScheduleEntry). least: training nodes that a copy needs."""
-
-    least: int
-
-    def halos(self, worthwhile: list[float], prunable: int) -> Mapping[Any, HaloCounts]:
-        """{Place: HaloCounts} of the rows of all steps."""
-
-    def uses(self, of_copy: Mapping[Any, Counter[Any]]) -> dict[Any, Counter[Any]]:
-        """The uses of streams in all steps, from those in the steps of a copy."""
-
-    def arranged(self, nodes: np.ndarray) -> Arrangement:
-        """The nodes of a copy, in this order."""
+from hpcgnn.plan.run_plan import RunPlan
 
 
 class GhostCommunicator(Communicator):
@@ -59,12 +32,12 @@ class GhostCommunicator(Communicator):
     Attributes:
         wanted: {rank: int32 tensor}, owned rows that others request for a halo plan, if not as many as this rank
             requests.
-        summed: a Ledger of sums alone.
+        summed: (messages, bytes) of sums alone.
     """
 
     def __init__(self, size: int) -> None:
         self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
-        self.summed = Ledger()
+        self.summed = (0, 0)
         self.wanted: dict[int, torch.Tensor] = {}
         self._told: set[int] = set()  # ranks that have sent their number of requested rows, and not yet the rows
         self._columns = 1  # own nodes that have a number
@@ -107,8 +80,8 @@ class GhostCommunicator(Communicator):
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
         if tensor.numel():
             tensor.copy_(torch.empty_like(tensor).copy_(tensor))  # a transport's copies
-            for ledger in (self.ledger, self.summed):
-                ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+            self.ledger.add(kind, messages=1, bytes_sent=tensor.nbytes, bytes_received=tensor.nbytes)
+            self.summed = self.summed[0] + 1, self.summed[1] + tensor.nbytes
         return tensor
 
     def allgather_object(self, value: Any) -> list[Any]:
@@ -189,7 +162,6 @@ class Size:
         loops: nodes with an edge to themselves.
         outward: None for an undirected graph.
         seen: the training subgraph, or None.
-        steps: the steps that the schedule counts itself, or None; the copy has training nodes for each.
     """
 
     ranks: int
@@ -201,7 +173,6 @@ class Size:
     entries: float = 0.0
     loops: int = 0
     seen: "Size | None" = None
-    steps: OwnSteps | None = None
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -212,79 +183,45 @@ class Size:
         def direction(of: Direction) -> Direction:
             return Direction(*(part(value) for value in vars(of).values()))
 
-        least = 1 if self.steps is None else self.steps.least
-        nodes, inward = max(least, part(self.nodes)), direction(self.inward)
+        nodes = max(1, part(self.nodes))
         return replace(
             self,
             nodes=nodes,
-            train=min(nodes, max(least, part(self.train))),
+            train=min(nodes, max(1, part(self.train))),
             outer=min(nodes, part(self.outer)),
-            inward=inward,
+            inward=direction(self.inward),
             outward=None if self.outward is None else direction(self.outward),
             loops=min(nodes, part(self.loops)),
             seen=None if self.seen is None else self.seen.scaled(factor),
         )
 
 
-def make_copy(
-    size: Size,
-    degrees: np.ndarray,
-    spec: ModelSpec,
-    task: str,
-    cap: int,
-    self_loops: str,
-    keep_edges: bool,
-    comm: GhostCommunicator,
-) -> LocalGraph:
+def make_copy(size: Size, degrees: np.ndarray, plan: RunPlan, cap: int, comm: GhostCommunicator) -> LocalGraph:
     """Return the LocalGraph of a rank of this size.
 
     Args:
         size: the rank's numbers.
         degrees: int, degrees of a sample of nodes, by which rows get edges.
-        spec: the ModelSpec.
-        task: task of its labels.
-        cap, self_loops, keep_edges, comm: see `load_local_graph`.
+        plan: of the run.
+        cap, comm: see `load_local_graph`.
     """
-    draw = np.random.default_rng(_SEED)
-    n = size.nodes
-    share = draw.choice(degrees, n).astype(np.float64) + 1e-3
-    clusters = None if size.steps is None else size.steps.arranged(draw.permutation(n))
+    draw, spec, config = np.random.default_rng(_SEED), plan.spec, plan.config
+    share = draw.choice(degrees, size.nodes).astype(np.float64) + 1e-3
 
     def adjacency(of: Direction) -> Adjacency:
-        edges = _edges(of, n, size, share, spec, draw, clusters)
+        edges = _edges(of, size, share, spec, draw)
         _let_want(comm, of, size.outer)
-        kinds = (edges, LocalOrder(), comm, _cap(of, cap), self_loops, spec.dtype, keep_edges, spec.edge_types)
-        return build_adjacency(*kinds)
+        how = config.data.self_loops, spec.dtype, plan.reads_edges, spec.edge_types
+        return build_adjacency(edges, LocalOrder(), comm, _cap(of, cap), *how)
 
     inward = adjacency(size.inward)
-    if spec.edge_features:
-        inward = inward.carrying(torch.ones(inward.num_edges, spec.edge_features, dtype=spec.dtype))
     outward = inward if size.outward is None else adjacency(size.outward)
     comm.wanted.clear()
-    features: torch.Tensor | SparseRows
-    if spec.sparse_input:
-        indptr = np.round(np.arange(n + 1) * size.entries).astype(np.int64)
-        columns = draw.integers(0, spec.d_in, int(indptr[-1]))
-        ones = np.ones(len(columns), np.float32)
-        features = sparse_rows(indptr, columns.astype(np.int32), ones, spec.d_in, spec.dtype)
-    else:
-        features = torch.ones(n, spec.d_in - spec.changing, dtype=spec.held or spec.dtype)
-    split = np.full(n, SPLITS["test"], np.uint8)
-    training_first = draw.permutation(n) if clusters is None else clusters.training_first
-    split[training_first[: size.train]] = SPLITS["train"]
-    return LocalGraph(
-        inward=inward,
-        outward=outward,
-        features=features,
-        labels=TASKS[task].blank(n, spec.classes),
-        split=torch.from_numpy(split),
-        original_id=torch.arange(n),
-        num_nodes=n,
-        num_classes=spec.classes,
-        task=TASKS[task].labels or task,
-        node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
-        cluster=None if clusters is None else clusters.cluster,
-    )
+    split = np.full(size.nodes, SPLITS["test"], np.uint8)
+    split[draw.permutation(size.nodes)[: size.train]] = SPLITS["train"]
+    local = made_up(spec, config.task.task, inward, outward, size.entries)
+    held = local.features.to(spec.held) if spec.held and isinstance(local.features, torch.Tensor) else local.features
+    return replace(local, split=torch.from_numpy(split), features=held)
 
 
 def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) -> LocalGraph:
@@ -315,21 +252,13 @@ def _cap(of: Direction, cap: int) -> int:
     return max(1, -(-max(of.received, of.sent) // rounds))
 
 
-def _edges(
-    of: Direction,
-    n: int,
-    size: Size,
-    share: np.ndarray,
-    spec: ModelSpec,
-    draw: np.random.Generator,
-    clusters: Arrangement | None = None,
-) -> FoundEdges:
+def _edges(of: Direction, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator) -> FoundEdges:
     """Draw the edges of a rank.
 
     Owned edges connect all rows, first the `loops` self loops of the first rows. Remote edges end in the first `outer`
     rows, and use each halo row at least once.
     """
-    outer = max(1, min(n, size.outer))
+    n, outer = size.nodes, max(1, min(size.nodes, size.outer))
     loops = (np.arange(n) < min(size.loops, of.own)).astype(np.int64)
     own, remote = loops + _dealt(of.own - int(loops.sum()), share, draw), np.zeros(n, np.int64)
     if of.remote:
@@ -340,8 +269,6 @@ def _edges(
     total = int(indptr[-1])
     owner = np.zeros(total, np.min_scalar_type(max(1, size.ranks - 1)))
     local_id = draw.integers(0, max(1, n), total).astype(np.int32)
-    if clusters is not None:
-        local_id = clusters.draw_near(np.repeat(np.arange(n), counts), local_id, draw)
     local_id[indptr[:-1][loops > 0]] = np.flatnonzero(loops)
     # The last edges of a row are the remote ones.
     ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)

@@ -6,7 +6,7 @@ exchange/buffers.py).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,30 +22,21 @@ from hpcgnn.exchange.stream import Use, row_sizes
 from hpcgnn.exchange.wire import Form
 
 if TYPE_CHECKING:
-    from hpcgnn.engine.trainer import Trainer
-    from hpcgnn.graph.local import LocalGraph
+    from hpcgnn.engine.views import Views
 
-#: (the layer whose share of the graph rows go along, (the layer, the step) of own steps of a schedule, None for
-#: all of the graph, or SEEN for the subgraph that training sees; 'inward' or 'outward').
-Place = tuple[int | tuple[int, int] | str | None, str]
+#: (the layer whose share of the graph rows go along, None for all of the graph, or SEEN for the subgraph that training
+#: sees; 'inward' or 'outward').
+Place = tuple[int | str | None, str]
 SEEN = "seen"
 
 
-def place_of(stream: Any, trainer: "Trainer", local: "LocalGraph") -> Place | None:
+def place_of(stream: Any, views: "Views") -> Place | None:
     """Return the part of the graph that a stream goes along, or None for an unknown plan."""
-    return next((place for place, plan in plans(trainer, local) if plan is stream.plan), None)
-
-
-def plans(trainer: "Trainer", local: "LocalGraph") -> Iterator[tuple[Place, Any]]:
-    """Yield the plans of all streams, the whole graph's first."""
-    views = trainer.views
     for layer, share in [(None, views.local), *enumerate(views.shares), (SEEN, views.subgraph)]:
-        if share is not None:
-            yield (layer, "inward"), share.inward.plan
-            yield (layer, "outward"), share.outward.plan
-    for place, inward, outward in trainer.schedule.sync.plans():
-        yield (place, "inward"), inward
-        yield (place, "outward"), outward
+        for way in ("inward", "outward"):
+            if share is not None and getattr(share, way).plan is stream.plan:
+                return layer, way
+    return None
 
 
 @dataclass(frozen=True)
@@ -131,6 +122,7 @@ def sent_in_lanes(
 
 # Rows of a rank are numbered from 0; those of a node are not.
 _OF_A_RANK = 1 << 32
+_NO_PAIRS = (np.zeros(0, np.int64),) * 3
 
 
 @dataclass(frozen=True)
@@ -188,22 +180,12 @@ class HaloCounts:
         away = sender // per_node != self.receiver // per_node
         return replace(self, receiver=self.receiver[away], offset=self.offset[away], rows=self.rows[away])
 
-    def scaled(self, factor: float) -> "HaloCounts":
-        """Return all counts times a factor."""
-        rows = np.rint(self.rows * factor).astype(np.int64)
-        return replace(self, receiver=self.receiver[rows > 0], offset=self.offset[rows > 0], rows=rows[rows > 0])
-
     @property
     def adjoint(self) -> "HaloCounts":
         """As many rows the other way."""
         sender = (self.receiver - self.offset) % self.ranks
         order = np.argsort(sender, kind="stable")
         return replace(self, receiver=sender[order], offset=(self.ranks - self.offset)[order], rows=self.rows[order])
-
-    @property
-    def pairs(self) -> list[Segment]:
-        """All rows of each ring offset in one piece."""
-        return [Segment(k + 1, 0, most) for k, most in enumerate(self.most.tolist()) if most]
 
     def rounds(self, cap: int) -> Rounds:
         """The rounds that the ranks agree on for buffers of `cap` rows."""
@@ -220,19 +202,16 @@ class HaloCounts:
 
 class Needs:
     """Collects the different nodes that each rank receives, by the rank that they come from. between: Nodes that stand
-    for ranks, or None.
+    for ranks, or of one rank each.
     """
 
-    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
-        self._ranks, self._between = ranks if between is None else between.number, between
-        self._found = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    def __init__(self, between: Nodes) -> None:
+        self._ranks, self._between = between.number, between
+        self._found = [_NO_PAIRS]
         self._pending, self._node = list[tuple[np.ndarray, ...]](), 0
 
     def add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
         """Edges from nodes of these owners into rows of a rank: (E,) each. Ranks come in ascending order."""
-        if self._between is None:
-            self._add(rank, owner, nodes, rows)
-            return
         node, of = rank // self._between.per_node, owner // self._between.per_node
         if node != self._node:
             self._end_node()
@@ -253,16 +232,20 @@ class Needs:
 
     def counts(self) -> HaloCounts:
         """The rows, where all that are needed travel."""
+        return self._joined(self._found)
+
+    def _joined(self, found: Sequence[tuple[np.ndarray, ...]]) -> HaloCounts:
         self._end_node()
-        return _joined(self._ranks, self._found, self._between)
+        receiver, offset, rows = (np.concatenate(part) for part in zip(*found, strict=True))
+        return HaloCounts(self._ranks, receiver, offset, rows, self._between if self._between.per_node > 1 else None)
 
 
 class Covers(Needs):
     """Also collects the sizes of least covers of the edges between ranks (graph/transforms/vertex_cover.py)."""
 
-    def __init__(self, ranks: int, between: Nodes | None = None) -> None:
-        super().__init__(ranks, between)
-        self._fewest = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    def __init__(self, between: Nodes) -> None:
+        super().__init__(between)
+        self._fewest = [_NO_PAIRS]
 
     def _add(self, rank: int, owner: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> None:
         super()._add(rank, owner, nodes, rows)
@@ -277,8 +260,7 @@ class Covers(Needs):
 
     def fewest(self) -> HaloCounts:
         """The rows and sums of rows, where the fewest travel."""
-        self._end_node()
-        return _joined(self._ranks, self._fewest, self._between)
+        return self._joined(self._fewest)
 
 
 def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
@@ -287,14 +269,6 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
     ends, indices = np.unique(rows, return_inverse=True)
     indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))
     return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
-
-
-def _joined(
-    ranks: int, found: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], between: Nodes | None
-) -> HaloCounts:
-    parts = zip(*found, strict=True) if found else [[np.zeros(0, np.int64)]] * 3
-    receiver, offset, rows = (np.concatenate(part) for part in parts)
-    return HaloCounts(ranks, receiver, offset, rows, between)
 
 
 @dataclass

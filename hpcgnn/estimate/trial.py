@@ -12,19 +12,17 @@ from typing import Any, cast
 import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.config import Config
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
 from hpcgnn.estimate.small_copy import GhostCommunicator, GhostMemory, Size, make_copy, on_ghost_node
-from hpcgnn.estimate.traffic import Place, place_of, plans
+from hpcgnn.estimate.traffic import Place, place_of
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
@@ -50,25 +48,24 @@ class Trial:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
         loaded, parameters, epochs: bytes of the graph, number of parameters, and epochs of all stages of a run
             together.
-        uses, halo: {Place: {Use: times}} of streams in one epoch, and {place: rows}.
-        sent, summed: {kind: (messages, bytes)} of the ledger, and the part of them in sums over ranks.
+        uses: {Place: {Use: times}} of streams in one epoch.
+        sent: {kind: (messages, bytes)} of the ledger.
+        summed: (messages, bytes) of sums over ranks.
         gathered: numbers that the streams of an epoch read along edges.
         multiplied: numbers of weights times the rows that they are multiplied with, in one pass.
         evaluation: uses and sent of one evaluation.
         boundary: (rows sent, rows received) in one pass.
-        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers. Own steps
-            of a schedule prune every layer that they can.
+        prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers.
     """
 
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
     loaded: int = 0
     uses: dict[Place, Counter[Use]] = field(default_factory=dict)
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
-    summed: dict[str, tuple[int, int]] = field(default_factory=dict)
+    summed: tuple[int, int] = (0, 0)
     gathered: int = 0
     multiplied: int = 0
     evaluation: "Trial | None" = None
-    halo: dict[Place, int] = field(default_factory=dict)
     boundary: tuple[int, int] = (0, 0)
     prunable: int = 0
     worthwhile: list[float] = field(default_factory=list)
@@ -90,21 +87,6 @@ class Experiment:
     probe: StepProbe
     code: int = 0
 
-    @property
-    def spec(self) -> ModelSpec:
-        """The ModelSpec."""
-        return self.plan.spec
-
-    @property
-    def config(self) -> Config:
-        """The configuration, resolved."""
-        return self.plan.config
-
-    @property
-    def row_bytes(self) -> int:
-        """Of the widest row that is exchanged."""
-        return self.probe.row_bytes
-
     @classmethod
     def of(cls, plan: RunPlan) -> "Experiment":
         """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
@@ -112,9 +94,8 @@ class Experiment:
 
         Timed rounds have one step here. Nothing is learned, for training could end in numbers that are not finite.
         """
-        spec = plan.spec
-        edges = changing_edges(plan.config)
-        if edges is not None:
+        plan.entry.check_counted(plan.config)
+        if (edges := changing_edges(plan.config)) is not None:
             edges.check_counted(plan.config)
         plan = plan.changed(lr=LR, halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
@@ -122,18 +103,18 @@ class Experiment:
         trim_heap()
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
-        code = CODE.setdefault(spec.model, max(0, resident_bytes() - before))
+        code = CODE.setdefault(plan.spec.model, max(0, resident_bytes() - before))
         return cls(plan, probe, code)
 
     @property
     def limit(self) -> int:
         """Bytes of the halo buffers."""
-        return int(self.config.schedule.halo_buffer * 2**20)
+        return int(self.plan.config.schedule.halo_buffer * 2**20)
 
     @property
     def tile(self) -> int:
         """Rows that a rank of the job works on at a time (see ops/row_tiles.py)."""
-        return tile_rows(self.config.run.threads or 1)
+        return tile_rows(self.plan.config.run.threads or 1)
 
     def try_out(
         self,
@@ -153,37 +134,36 @@ class Experiment:
             tile: rows per tile (None: the job's).
         """
         with tiles_of(tile or self.tile):
-            return self._try_out(size, degrees, factor, pruned)
+            return self._try_out(size.scaled(factor), degrees, factor, pruned)
 
-    def _try_out(self, size: Size, degrees: np.ndarray, factor: float, pruned: int | None) -> Trial:
-        small, run = size.scaled(factor), self.config.run
+    def _try_out(self, small: Size, degrees: np.ndarray, factor: float, pruned: int | None) -> Trial:
+        row_bytes, config = self.probe.row_bytes, self.plan.config
         most = max(small.inward.most, small.outward.most if small.outward else 0)
-        least = 3 * self.row_bytes * max(3, -(-most // ROUNDS))
+        least = 3 * row_bytes * max(3, -(-most // ROUNDS))
         buffers = HaloBuffers(max(round(self.limit * factor), least))
-        buffers.declare(max(1, self.row_bytes))
+        buffers.declare(max(1, row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
-        comm = GhostCommunicator(size.ranks)
-        loops, edges, task = self.config.data.self_loops, self.plan.reads_edges, self.config.task.task
-        how = degrees, self.spec, task, cap, loops, edges, comm
-        local = make_copy(small, *how)
-        seen = None if small.seen is None else make_copy(small.seen, *how)
+        comm = GhostCommunicator(small.ranks)
+        local = make_copy(small, degrees, self.plan, cap, comm)
+        seen = None if small.seen is None else make_copy(small.seen, degrees, self.plan, cap, comm)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         loaded += local.original_id.nbytes
-        arguments, making = (local, self.plan, comm, buffers, make_plugins, profile), LiveTensors()
-        with making:
-            trainer = Trainer(*arguments, part=_PartOfCopy(small, seen, pruned))
+        with LiveTensors() as making:
+            part = _PartOfCopy(small, seen, pruned)
+            trainer = Trainer(local, self.plan, comm, buffers, make_plugins, profile, part=part)
         account: dict[tuple[int, str], dict[str, int]] = {}
-        evaluates = run.eval_every > 0
+        evaluates = config.run.eval_every > 0
         for number in range(len(trainer.stages)):
             trainer.begin_stage(number, 0)
             trainer.step(0)
             if evaluates and trainer.views.subgraph is not None:
                 trainer.evaluate()  # the first evaluation computes the cached parts of the whole graph
-            with _looking(trainer, local) as found:
+            with _looking(trainer) as found:
                 trainer.step(1)
+                costs_of_epoch(trainer)
             held = make_account(trainer, local, profile)
-            with _looking(trainer, local) as evaluation:
+            with _looking(trainer) as evaluation:
                 trainer.evaluate()
             if evaluates:
                 held = make_account(trainer, local, profile)
@@ -191,11 +171,6 @@ class Experiment:
             profile.taken.clear()
         nothing = dict.fromkeys(next(iter(account.values())), 0)
         account[0, MAKING] = nothing | {"graph structure and plan": loaded, MADE: making.height}
-        with _looking(trainer, local) as closing:
-            costs_of_epoch(trainer)
-        for kind, (messages, sent) in closing.sent.items():
-            before = found.sent.get(kind, (0, 0))
-            found.sent[kind] = before[0] + messages, before[1] + sent
         found.account, found.evaluation = account, evaluation
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
         found.loaded, found.epochs = loaded, sum(stage.epochs for stage in trainer.stages)
@@ -203,10 +178,7 @@ class Experiment:
         rows = views.rows_computed(len(convs)) or [views.trained_on.num_owned] * len(convs)
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
-        found.halo = {place: plan.num_halo for place, plan in plans(trainer, local)}
-        if size.steps is not None:
-            found.worthwhile, found.prunable = [1.0] * len(trainer.model.convs), trainer.model.prunable_layers
-        elif self.plan.prunes and trainer.views.subgraph is None:
+        if self.plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
@@ -241,18 +213,18 @@ class _PartOfCopy(TrainingPart):
 
 
 @contextlib.contextmanager
-def _looking(trainer: Trainer, local: LocalGraph) -> Iterator[Trial]:
+def _looking(trainer: Trainer) -> Iterator[Trial]:
     """Yield a Trial of the body: uses, sent, summed and gathered."""
     found, before, comm = Trial(), _uses(trainer), cast(GhostCommunicator, trainer.comm)
-    comm.ledger.take()
-    comm.summed.take()
+    sent, (messages, size) = comm.ledger.total(), comm.summed
     yield found
-    found.sent, found.summed = (
-        {kind: (each.messages, each.bytes_sent) for kind, each in ledger.take().items()}
-        for ledger in (comm.ledger, comm.summed)
-    )
+    found.summed = comm.summed[0] - messages, comm.summed[1] - size
+    for kind, now in comm.ledger.total().items():
+        then = sent.get(kind, dict.fromkeys(now, 0))
+        if now != then:
+            found.sent[kind] = now["messages"] - then["messages"], now["bytes_sent"] - then["bytes_sent"]
     for stream, uses in _uses(trainer).items():
-        place = place_of(stream, trainer, local)
+        place = place_of(stream, trainer.views)
         used = uses - before.get(stream, Counter())
         edges = sum(block.num_edges for block in (stream.own, *getattr(stream, "halo", ())))
         found.gathered += edges * sum(

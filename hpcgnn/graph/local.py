@@ -70,10 +70,6 @@ class Adjacency:
         return replace(self, edges=replace(self.edges, features=features))
 
     @property
-    def nbytes(self) -> int:
-        return self.structure_nbytes + (0 if self.edges is None else self.edges.nbytes)
-
-    @property
     def structure_nbytes(self) -> int:
         """Of the blocks and the plan, without the list of edges, which others may have as well."""
         return sum(block.nbytes for block in (self.own, *self.halo)) + self.plan.sending.nbytes

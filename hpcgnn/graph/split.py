@@ -31,10 +31,6 @@ class EdgeList:
     type: torch.Tensor | None
     features: torch.Tensor | None = None
 
-    @property
-    def nbytes(self) -> int:
-        return sum(each.nbytes for each in (self.weight, self.type, self.features) if each is not None)
-
 
 @dataclass(frozen=True)
 class RemoteEdges:

@@ -60,6 +60,8 @@ REMOVED = {
         "mean", "write the layer as a plugin: graph.propagate takes the maximum, too (docs/extending.md)", trained=False
     ),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
+    "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
+    "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),
 }
 #: {option: {value: the way to go on}} of values that are gone. They acted in training alone.
 REMOVED_VALUES = {

@@ -42,16 +42,3 @@ class TaskConfig:
         choices=("standard", "none"),
         on_resume="same",
     )
-    label_smoothing: float = option(
-        0.0,
-        "classification: share of a label spread over all classes",
-        details="As in torch's cross-entropy; 0.1 is usual.",
-        least=0.0,
-        below=1.0,
-    )
-    class_weights: str = option(
-        "none",
-        "classification: equal weights, or inverse to the class's size",
-        details="balanced: in inverse proportion to the training nodes of the class, with a mean of 1.",
-        choices=("none", "balanced"),
-    )

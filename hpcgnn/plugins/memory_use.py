@@ -33,7 +33,6 @@ from hpcgnn.memory.resident import (
     trim_heap,
 )
 from hpcgnn.plugins.account import make_account
-from hpcgnn.records import spread
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -44,9 +43,9 @@ log = logging.getLogger("hpcgnn")
 class MemoryUse(Plugin):
     """Measures a rank from the moment before its share of the graph is read to the last epoch."""
 
-    def __init__(self, config: Config, session: Session, buffers: HaloBuffers) -> None:
+    def __init__(self, config: Config, buffers: HaloBuffers) -> None:
         trim_heap()
-        self._peak, self._session = PeakMemory(), session
+        self._peak = PeakMemory()
         self._libraries, self._shared, self._code = resident_bytes(), shared_bytes(), common_bytes()
         self._baseline, self._facts = 0, dict[str, Any]()
         profiled = config.run.profile_memory
@@ -85,7 +84,6 @@ class MemoryUse(Plugin):
             mpi = max(0, shared_bytes() - self._shared - windows)
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
-                "base_mpi_bytes": self._session.mpi_bytes,
                 "phase_peak_bytes": self._profile.marks,
                 "account_bytes": make_account(trainer, trainer.local, self._profile, mpi),
             }
@@ -95,35 +93,17 @@ class MemoryUse(Plugin):
 
     def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes", "training_growth_bytes"
-        return {name: _over_ranks(rank[name] for rank in ranks) for name in names} | {
-            "memory_profile": _profile_of_all([rank["memory_profile"] for rank in ranks])
-        }
+        return {name: _over_ranks(rank[name] for rank in ranks) for name in names}
 
 
 def make(config: Config, session: Session, buffers: HaloBuffers) -> MemoryUse:
     """The plugin of every job."""
-    return MemoryUse(config, session, buffers)
+    return MemoryUse(config, buffers)
 
 
 def _over_ranks(values: Iterable[float]) -> dict[str, float]:
     values = list(values)
     return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
-
-
-def _profile_of_all(profiles: list[dict[str, Any] | None]) -> dict[str, Any] | None:
-    """Return {phase: {measured, accounted}} above the memory before the graph, or None without a profile.
-
-    Each entry is {max, mean, min} over ranks.
-    """
-    known = [each for each in profiles if each is not None]
-    if len(known) < len(profiles):
-        return None
-    phases = {}
-    for phase in known[0]["phase_peak_bytes"]:
-        phases[phase] = {"measured": spread([p["phase_peak_bytes"][phase] - p["base_bytes"] for p in known])}
-        if phase in known[0]["account_bytes"]:
-            phases[phase]["accounted"] = spread([sum(p["account_bytes"][phase].values()) for p in known])
-    return {"base_bytes": spread([p["base_bytes"] for p in known]), "phases": phases}
 
 
 class MemoryProfile:

@@ -166,12 +166,6 @@ class AllreduceEveryStep:
     def prepare(self, graph: Graph) -> None:
         """Make what the steps need of the graph, before the first epoch. Collective."""
 
-    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
-        """((layer, step), plan of the in-edges, plan of the out-edges) of the layers that send rows of their own in a
-        step.
-        """
-        yield from ()
-
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
         yield Step(graph, self.reduce)
@@ -226,7 +220,7 @@ def changing_edges(config: Config) -> ChangingEdges | None:
 
 
 def _nothing(*given: Any) -> None:
-    """For schedules that have nothing to check or to count."""
+    """For schedules that have nothing to check."""
 
 
 @dataclass(frozen=True)
@@ -241,8 +235,7 @@ class ScheduleEntry:
         options: the options of the schedule alone: a ScheduleConfig with more fields, or None.
         check_graph: likewise check_graph(config, metadata of the graph, ModelSpec).
         reads_clusters: the schedule reads the cluster of each node.
-        count_steps: count_steps(RunPlan, Counter or None) for `hpcgnn estimate`: the steps of an epoch if the schedule
-            counts them itself (estimate/small_copy.py), else None. Without a Counter it raises ConfigError.
+        check_counted: check_counted(config) raises ConfigError for messages that `hpcgnn estimate` does not count.
         halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
     """
 
@@ -252,5 +245,5 @@ class ScheduleEntry:
     options: type[ScheduleConfig] | None = None
     check_graph: Callable[[Config, GraphMeta, ModelSpec], None] = _nothing
     reads_clusters: bool = False
-    count_steps: Callable[[Any, Any], Any] = _nothing
+    check_counted: Callable[[Config], None] = _nothing
     halo_copies: Callable[[Config], int] = lambda config: 0

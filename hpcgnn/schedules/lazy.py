@@ -13,7 +13,6 @@ A resumed run recomputes the kept rows from the parameters of the layers before,
 Rows in checkpoints would cost n × width numbers on disk each time, and fit one number of ranks only.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -38,8 +37,6 @@ from hpcgnn.options import OptimConfig, ScheduleConfig
 from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.traits import ScheduleTraits
-
-log = logging.getLogger("hpcgnn")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,12 +118,8 @@ class LayerByLayer(AllreduceEveryStep):
         rows: torch.Tensor | SparseRows
         if isinstance(x, SparseRows):
             rows = sparse_with_halo(x, self._local.inward.plan, self._comm, kind)
-            size = len(rows.data) - len(x.data)
-            self._say(layer, f"{x.data.itemsize + 4}-byte entries", size, size * (x.data.itemsize + 4))
         else:
-            kept = halo_rows(self._halo.inward, x, kind)
-            self._say(layer, f"rows of {x.shape[1]}", len(kept), kept.nbytes)
-            rows = torch.cat([x, kept])
+            rows = torch.cat([x, halo_rows(self._halo.inward, x, kind)])
         return KeptRows(with_its_halo, rows, self._local.num_owned)
 
     def _graph_with_halo(self, graph: Graph) -> Graph:
@@ -136,19 +129,6 @@ class LayerByLayer(AllreduceEveryStep):
         return self._with_halo
 
     _with_halo: Graph | None = None
-
-    def _say(self, layer: int, what: str, count: int, size: int) -> None:
-        total = self._comm.total(torch.tensor([count, size]), "plan").tolist()
-        most = int(self._comm.allreduce_(torch.tensor([size]), "plan", "max"))
-        if self._comm.size > 1:
-            log.info(
-                "layer %d keeps a copy of its halo: %s %s over all ranks, %.1f MiB, at most %.1f MiB on one",
-                layer + 1,
-                f"{total[0]:,}",
-                what,
-                total[1] / 2**20,
-                most / 2**20,
-            )
 
 
 def build_lazy(

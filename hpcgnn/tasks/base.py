@@ -21,7 +21,6 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.options import TaskConfig
 from hpcgnn.traits import TaskTraits
 
 # (outputs (n_p, C), labels, mask bool (n_p,), comm) -> the value over the nodes of the mask on all ranks; NaN where it
@@ -141,20 +140,6 @@ class Task(Protocol):
     traits: TaskTraits = TaskTraits()
     labels: str = ""
 
-    def check(self, options: TaskConfig) -> None:
-        """Raise ConfigError, to be raised on all ranks, for options of the loss that the task does not have: here those
-        of classes.
-        """
-        for flag, given in (
-            (f"--label-smoothing {options.label_smoothing:g}", options.label_smoothing > 0),
-            (f"--class-weights {options.class_weights}", options.class_weights != "none"),
-        ):
-            if given:
-                raise ConfigError.on_all(
-                    f"{flag} is of the cross-entropy between classes, and the labels of the graph are for {self.name} "
-                    f"({self.said}); leave it out"
-                )
-
     def learns(self, kind: str) -> bool:
         """Whether the task learns a kind of labels."""
         return kind == (self.labels or self.name)
@@ -165,7 +150,6 @@ class Task(Protocol):
         """
         metric = self.fitting_metric(config.run.metric, meta.num_classes)
         loss = self.fitting_loss(config.task.loss)
-        self.check(config.task)
         return config.replace(task=self.name, metric=metric, loss=loss)
 
     def metrics_of(self, outputs: int) -> dict[str, Metric]:

@@ -7,7 +7,7 @@ holds it all.
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,33 +22,26 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.memory.arena import Arena
 from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import Judge, Loss, Metric, Scale, Setting, Task
+from hpcgnn.tasks.metrics import rows_by_class
 
 log = logging.getLogger("hpcgnn")
+Counts = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], torch.Tensor]
 _CHUNK = 1 << 22
 
 
 class LabelTask(Task, Protocol):
     """A task that is learned from labels of nodes."""
 
-    def by_class(
-        self, outputs: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, names: Sequence[str]
-    ) -> dict[str, Any]:
-        """{name: table for files} of the nodes of a mask, {} for none. Takes what a Score takes, and the names of the
-        classes, or empty. Collective.
-        """
-        return {}
+    #: The counts of the classes (metrics.py), of what a Score takes; None where there are no classes. Collective.
+    counts: Counts | None = None
 
-    def configured(self, options: TaskConfig, labels: torch.Tensor, outputs: int, comm: Communicator) -> "LabelTask":
-        """Return the task with its options of the loss. Collective. labels: of this rank's training nodes; outputs: of
-        the model.
-        """
-        return self
-
-    def weight(self, labels: torch.Tensor) -> float:
+    def weight(self, labels: torch.Tensor) -> int:
         """Return the divisor that, summed over ranks, turns the sum of these labels' losses into a mean."""
+        return labels.numel()
 
     def targets(self, labels: torch.Tensor, scale: Scale | None) -> torch.Tensor:
         """Return the targets of the loss, from the labels of the training nodes."""
+        return labels
 
     def loss(
         self, outputs: torch.Tensor, rows: torch.Tensor | None, targets: torch.Tensor, name: str, arena: Arena
@@ -97,8 +90,7 @@ class Objective(Loss):
     ) -> None:
         self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
-        self._task = task.configured(options, self._labels, local.num_classes, comm)
-        self._loss, self._comm = task.fitting_loss(options.loss), comm
+        self._task, self._loss, self._comm = task, task.fitting_loss(options.loss), comm
         self._counted: torch.Tensor | None = None
         # By the tensors themselves: a schedule gives the same few in every epoch.
         self._among: dict[torch.Tensor, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -190,18 +182,20 @@ class Evaluator(Judge):
         return self._told_of(self._by(self.metric, self.in_units(outputs)))
 
     def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
-        """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and the task's tables by class:
-        {table: {split: rows}}}. Collective.
+        """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and for classes 'classes': {split:
+        rows of a table}}. Collective.
         """
-        outputs = self.in_units(outputs)
+        outputs, counts = self.in_units(outputs), self.task.counts
         values = {name: self._by(metric, outputs) for name, metric in self._all.items()}
         result: dict[str, Any] = {
             **self._told_of(values[self.name]),
             "metrics": {split: {name: each[split] for name, each in values.items()} for split in self._masks},
         }
-        for split, mask in self._masks.items():
-            for table, rows in self.task.by_class(outputs, self._labels, mask, self._comm, names).items():
-                result.setdefault(table, {})[split] = rows
+        if counts is not None:
+            result["classes"] = {
+                split: rows_by_class(counts(outputs, self._labels, mask, self._comm), names)
+                for split, mask in self._masks.items()
+            }
         return result
 
     def _by(self, metric: Metric, outputs: torch.Tensor) -> dict[str, float]:

@@ -34,12 +34,6 @@ def mean_ratio(parts: torch.Tensor, wholes: torch.Tensor) -> float:
     return float((parts[there].double() / wholes[there]).mean())
 
 
-def macro_f1_of(counts: torch.Tensor) -> float:
-    """The mean F1 of the classes that some node has or is predicted to have. counts: of all ranks."""
-    right, predicted, support = counts
-    return mean_ratio(2 * right, predicted + support)
-
-
 def rows_by_class(counts: torch.Tensor, names: Sequence[str]) -> list[dict[str, Any]]:
     """A row of a table for each class; NaN for what is not defined. counts: of all ranks; names: of the classes, or
     empty.

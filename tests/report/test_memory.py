@@ -14,8 +14,6 @@ from hpcgnn.report.figures import draw_figures, profiles
 from hpcgnn.report.read import read_rank_records, read_runs
 from hpcgnn.report.study import build_study
 
-from .conftest import summary
-
 RANKS, MODELS = 2, ("sage", "gcn", "gat")
 
 
@@ -46,8 +44,6 @@ def test_the_account_explains_what_was_measured(profiled, model):
         for phase in ("forward", "backward"):
             known = sum(record["memory_profile"]["account_bytes"][phase].values())
             assert 0.9 <= known / (marks[phase] - base) <= 1.05, (rank, phase)
-    phases = summary(profiled / model)["memory_profile"]["phases"]
-    assert phases["backward"]["measured"]["max"] >= phases["backward"]["accounted"]["min"] * 0.95
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def within(forecast: Forecast, place_: Place, memory: int) -> dict[str, Any]:
         memory: bytes that the ranks of the node may take together.
     """
     experiment, rank = forecast.experiment, forecast.largest
-    spec, probe = experiment.spec, experiment.probe
+    spec, probe = experiment.plan.spec, experiment.probe
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
     kept, at_work = probe.per_node * rows, probe.peak_working_set(rows)

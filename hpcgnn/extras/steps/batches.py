@@ -40,7 +40,7 @@ class StepsOfBatches(StepsInTurn):
     def prepare(self, graph: Graph) -> None:
         """Make the batches."""
         train = self._local.mask("train")
-        self._batches = [self._batch(graph, train & (self._dealt == number), number) for number in range(self.count)]
+        self._batches = [self._batch(graph, train & (self._dealt == number)) for number in range(self.count)]
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""
@@ -50,7 +50,7 @@ class StepsOfBatches(StepsInTurn):
             batch, nodes = self._batches[number]
             yield Step(batch, self.as_whole, nodes=nodes)
 
-    def _batch(self, graph: Graph, seen: torch.Tensor, number: int) -> tuple[Graph, torch.Tensor]:
+    def _batch(self, graph: Graph, seen: torch.Tensor) -> tuple[Graph, torch.Tensor]:
         """The graph of a step, and the own training nodes of its loss. seen: bool (n_p,), these."""
         model, local = self._model, self._local
         what = [1.0] * len(model.convs), model.prunable_layers, model.spec.keeps_input
@@ -60,8 +60,6 @@ class StepsOfBatches(StepsInTurn):
             for layer, part in enumerate(parts)
             if part is not None
         }
-        own = ((layer, part) for layer, (part, _) in views.items() if part.inward is not local.inward)
-        self._plans += [((layer, number), part.inward.plan, part.outward.plan) for layer, part in own]
         return graph.pruned(views), torch.nonzero(seen).squeeze(1)
 
 

@@ -38,7 +38,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.wire import NARROW
-from hpcgnn.extras.steps.histories import Crossing, HistoricalGradients, HistoricalRows, History
+from hpcgnn.extras.steps.histories import HistoricalGradients, HistoricalRows, History
 from hpcgnn.extras.steps.options import StepsConfig, options_of
 from hpcgnn.extras.steps.share_rows import Draws, edges_of_rank, rows_of_layers, rows_of_shares
 from hpcgnn.extras.steps.shares import Share, deal, split_in_shares
@@ -61,7 +61,6 @@ class HistoricalHalo(FullHalo):
     Attributes:
         num_shares: how many have nodes on some rank.
         shares: the Shares, once for layers that take and compute the same rows.
-        crossings: ((layer, share), its Crossing forwards and backwards), each an object of its own.
         computed: int64, the own rows of each share in the last layer, once they are made.
         histories: one for each aggregation of the model, in the order of the calls.
         filled: whether they hold rows.
@@ -77,7 +76,6 @@ class HistoricalHalo(FullHalo):
         self._dealt, self.num_shares = deal(cluster, options.steps, random.key(Purpose.SHARE, 0), comm)
         self._extra, self._random, self._kind = options.extra_rows, random, NARROW[options.history_dtype]
         self.shares: list[list[Share]] = []
-        self.crossings: list[tuple[tuple[int, int], tuple[Crossing, Crossing]]] = []
         self.histories: list[History] = []
         self._call = 0
 
@@ -98,10 +96,8 @@ class HistoricalHalo(FullHalo):
                 continue
             if not self.shares or self._differ(rows[layer - 1 : layer + 1], rows[layer : layer + 2]):
                 self.shares.append(split_in_shares(local, taken, computed, comm, layer == 0))
-            for number, (view, share) in enumerate(zip(views, self.shares[-1], strict=True)):
-                crossings = replace(share.crossing), replace(share.crossing)
-                self.crossings.append(((layer, number), crossings))
-                view[layer] = share.local, ShareHalo(share, crossings, self, ids, comm, self._buffers, self._facts)
+            for view, share in zip(views, self.shares[-1], strict=True):
+                view[layer] = share.local, ShareHalo(share, self, ids, comm, self._buffers, self._facts)
         return views
 
     def _differ(self, before: list[list[torch.Tensor]], now: list[list[torch.Tensor]]) -> bool:
@@ -148,23 +144,20 @@ class HistoricalHalo(FullHalo):
 
 
 class ShareHalo(PushedHalo):
-    """Fresh rows of one share in one layer, and historical ones of all others. crossings: of the share, for this
-    layer alone; ids: original ids of all columns.
-    """
+    """Fresh rows of one share in one layer, and historical ones of all others. ids: original ids of all columns."""
 
     name = "historical"
 
     def __init__(
         self,
         share: Share,
-        crossings: tuple[Crossing, Crossing],
         whole: HistoricalHalo,
         ids: torch.Tensor,
         comm: Communicator,
         buffers: HaloBuffers,
         facts: Facts,
     ) -> None:
-        self._share, self._crossings, self._whole, self._ids = share, crossings, whole, ids
+        self._share, self._whole, self._ids = share, whole, ids
         self._comm, self._buffers, self._facts = comm, buffers, facts
         self._operators: dict[int, tuple[Operator[Any], Any]] = {}
 
@@ -172,10 +165,9 @@ class ShareHalo(PushedHalo):
         number, history = self._whole.next_history()
         if number not in self._operators:
             share, (inward, outward) = self._share, (self._share.local.inward, self._share.local.outward)
-            forth, back = self._crossings
-            both = self._comm, self._buffers
-            used = HistoricalRows(history, forth, inward.own, share.block, *both)
-            push = HistoricalGradients(history, back, outward.own, share.near, lambda: share.back, *both)
+            crossing, both = share.crossing, (self._comm, self._buffers)
+            used = HistoricalRows(history, crossing, inward.own, share.block, *both)
+            push = HistoricalGradients(history, crossing, outward.own, share.near, lambda: share.back, *both)
             site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
             self._operators[number] = description, description.pushed(site)
         known, operator = self._operators[number]
@@ -194,7 +186,6 @@ class StepsOfShares(StepsInTurn):
     def prepare(self, graph: Graph) -> None:
         """Make the shares."""
         self._graphs = [graph.pruned(views) for views in self._halo.split(self._model)]
-        self._plans = [(place, *crossings) for place, crossings in self._halo.crossings]
 
     def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
         """A step for each share."""

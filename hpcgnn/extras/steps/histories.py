@@ -9,7 +9,6 @@ The last rows may be narrow (`schedule.history_dtype`). Kernels gather them as t
 rows of a step are rounded, too. So a row does not depend on who reads it, nor on the number of ranks.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -19,7 +18,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Part
-from hpcgnn.exchange.stream import Returns, Rows, RowStream, Use
+from hpcgnn.exchange.stream import Returns, Rows, RowStream
 from hpcgnn.exchange.wire import Form, Narrow
 
 #: (a rank, int32: numbers of rows).
@@ -47,11 +46,6 @@ class Crossing:
     own: torch.Tensor
     returned: list[Numbers]
     places: list[Numbers]
-
-    @property
-    def num_halo(self) -> int:
-        """Rows that are received."""
-        return sum(len(columns) for _, columns in self.received)
 
 
 class History:
@@ -130,24 +124,20 @@ class History:
 
 
 class HistoricalRows(RowStream[EdgesT]):
-    """Fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges;
-    plan, uses: the rows that cross, and {use: its count}.
-    """
+    """Fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges."""
 
     def __init__(
         self, history: History, crossing: Crossing, own: EdgesT, edges: EdgesT, comm: Communicator, buffers: HaloBuffers
     ) -> None:
-        self.own, self.buffers, self.plan = own, buffers, crossing
+        self.own, self.buffers, self._crossing = own, buffers, crossing
         self._history, self._edges, self._comm = history, edges, comm
-        self.uses: Counter[Use] = Counter()
         buffers.cuts(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
-        history = self._history
-        history.store(self.plan.rows, x)
-        self.uses[Use(kind, history.form, None)] += 1
-        come = exchanged(history.packed, history.form, self.plan.sent, self.plan.received, kind, self._comm)
+        history, crossing = self._history, self._crossing
+        history.store(crossing.rows, x)
+        come = exchanged(history.packed, history.form, crossing.sent, crossing.received, kind, self._comm)
         yield Part(self.own, rows.x, rows.scale)
         for columns, arrived in come:
             history.take(columns, arrived)
@@ -159,7 +149,7 @@ class HistoricalGradients(RowStream[EdgesT]):
 
     own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
-    rows. Others get `near`. plan, uses: see HistoricalRows; gradients cross.
+    rows. Others get `near`.
     """
 
     def __init__(
@@ -173,15 +163,13 @@ class HistoricalGradients(RowStream[EdgesT]):
         buffers: HaloBuffers,
     ) -> None:
         self.own, self._near, self._edges, self.buffers = own, near, edges, buffers
-        self._history, self.plan, self._comm = history, crossing, comm
-        self.uses: Counter[Use] = Counter()
+        self._history, self._crossing, self._comm = history, crossing, comm
         buffers.cuts(self)
 
     def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
         assert returns is not None, "gradients are what it sends"
-        crossing, values, total = self.plan, self._history.rows, returns.total
+        crossing, values, total = self._crossing, self._history.rows, returns.total
         form = Form(total.shape[1], 0, total.dtype)
-        self.uses[Use(kind, form, None)] += 1
         yield Part(self.own, rows.x, None, total)
         if rows.x.shape[1]:
             block, back = self._edges(), self.buffers.arena.empty_like(values)

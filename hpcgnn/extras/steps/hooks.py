@@ -1,25 +1,24 @@
 """The schedules `historical` and `batches`, and the preset `gas`."""
 
 from functools import partial
-from typing import Any
 
+from hpcgnn.config import Config
+from hpcgnn.errors import ConfigError
 from hpcgnn.extras.steps.batches import build_batches
 from hpcgnn.extras.steps.historical import build_historical
 from hpcgnn.extras.steps.options import StepsConfig, check_graph, check_options, options_of
-from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Build, ScheduleEntry
 from hpcgnn.schedules.schedule_registry import register
 from hpcgnn.traits import ScheduleTraits
 
 
-def count_steps(exact: bool, plan: RunPlan, counter: Any) -> Any:
-    """See ScheduleEntry, and `check_graph`."""
-    options = options_of(plan.config)
-    if options.steps == 1:
-        return None
-    from hpcgnn.extras.steps.counts import Steps
-
-    return Steps(exact, counter, plan)
+def check_counted(config: Config) -> None:
+    """Raise ConfigError for several steps in an epoch."""
+    if (steps := options_of(config).steps) != 1:
+        raise ConfigError(
+            f"estimate counts no messages of --steps {steps}; expected --steps 1, or a run of a few epochs, whose "
+            "summary.json has them"
+        )
 
 
 def _entry(build: Build, exact: bool, options: type[StepsConfig] | None = None) -> ScheduleEntry:
@@ -30,7 +29,7 @@ def _entry(build: Build, exact: bool, options: type[StepsConfig] | None = None) 
         options,
         check_graph=partial(check_graph, exact),
         reads_clusters=True,
-        count_steps=partial(count_steps, exact),
+        check_counted=check_counted,
     )
 
 

@@ -1,8 +1,5 @@
 """The common part of both schedules of several steps: the order of the steps, and their gradients."""
 
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 
 from hpcgnn import kernels
@@ -23,15 +20,10 @@ class StepsInTurn(AllreduceEveryStep):
     def __init__(self, comm: Communicator, random: Randomness) -> None:
         super().__init__(comm)
         self._random = random
-        self._plans: list[tuple[tuple[int, int], Any, Any]] = []
 
     def extend(self, model: Model) -> None:
         """Nothing is added; the model is noted."""
         self._model = model
-
-    def plans(self) -> Iterator[tuple[tuple[int, int], Any, Any]]:
-        """The plans of the rows that a step depends on."""
-        yield from self._plans
 
     def in_turn(self) -> list[int]:
         """The numbers of this epoch's steps."""

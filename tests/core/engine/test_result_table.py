@@ -72,29 +72,6 @@ def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]
 
 
-def counted(*predicted, support):
-    """A summary of one split, of classes that nodes have and that a model gave them."""
-    columns = zip("ab", support, predicted, strict=True)
-    rows = [{"name": name, "support": count, "predicted": given} for name, count, given in columns]
-    return RESULT | {"task": "classification", "classes": {"val": rows, "test": rows}}
-
-
-def test_one_answer_is_said(capsys, monkeypatch, caplog):
-    with caplog.at_level(logging.WARNING, "hpcgnn"):
-        monkeypatch.setattr(logging.getLogger("hpcgnn"), "propagate", True)
-        shown(counted(100, 0, support=(78, 22)), SimpleNamespace(name="curves.png"), capsys, monkeypatch)
-    assert "the model gives class a to 100.0% of the 200 nodes of the splits, and 78.0% have it" in caplog.text
-    assert summary.one_answer(counted(99, 1, support=(78, 22)))
-    for other in (
-        counted(97, 3, support=(78, 22)),
-        counted(990, 10, support=(990, 10)),
-        counted(100, 0, support=(100, 0)),
-        RESULT,
-        RESULT | {"task": "regression", "metrics": {}},
-    ):
-        assert summary.one_answer(other) == ""
-
-
 @pytest.mark.parametrize(
     "text, found",
     [

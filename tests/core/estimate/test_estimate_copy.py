@@ -8,13 +8,11 @@ from graphs import META
 
 from hpcgnn.config import make_config
 from hpcgnn.estimate import forecast
-from hpcgnn.estimate.forecast import Forecaster
 from hpcgnn.estimate.small_copy import Direction, GhostCommunicator, Size, make_copy
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.kernels import library
 from hpcgnn.plan.choices import registry_choices
-from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.run_plan import plan
 
 CHOICES = registry_choices()
@@ -41,26 +39,26 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_a_copy_holds_what_is_asked_for(name, cap):
     size = SIZES[name]
-    spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
-    local = make_copy(size, np.array([3, 8, 20]), spec, "classification", cap, "keep", False, comm)
-    assert local.num_owned == size.nodes and local.features.shape == (size.nodes, spec.d_in)
+    decided = plan(configure(model="gcn", self_loops="keep"), META)
+    local = make_copy(size, np.array([3, 8, 20]), decided, cap, GhostCommunicator(size.ranks))
+    assert local.num_owned == size.nodes and local.features.shape == (size.nodes, decided.spec.d_in)
     assert int((local.split == SPLITS["train"]).sum()) == size.train
     assert (local.outward is local.inward) == (size.outward is None)
     for adjacency, asked in ((local.inward, size.inward), (local.outward, size.outward or size.inward)):
-        plan = adjacency.plan
+        rows_of = adjacency.plan
         assert adjacency.own.num_edges == asked.own
         assert sum(block.num_edges for block in adjacency.halo) == asked.remote
-        assert (plan.num_halo, plan.num_boundary) == (asked.received, asked.sent)
+        assert (rows_of.num_halo, rows_of.num_boundary) == (asked.received, asked.sent)
         rows, rounds = max(asked.received, asked.sent), max(1, -(-asked.most // cap))
-        assert len(plan.rounds) == (-(-rows // -(-rows // rounds)) if rows else 0), "as many as others have"
-        assert len(np.unique(plan.send_rows)) == min(asked.sent, max(1, size.outer))
+        assert len(rows_of.rounds) == (-(-rows // -(-rows // rounds)) if rows else 0), "as many as others have"
+        assert len(np.unique(rows_of.send_rows)) == min(asked.sent, max(1, size.outer))
 
 
 @pytest.mark.parametrize("name", ["usual", "directed", "nobody else"])
 def test_a_copy_has_the_self_loops_that_there_are(name):
     size = replace(SIZES[name], loops=40)
-    spec, comm = model_spec(META, configure(model="gcn")), GhostCommunicator(size.ranks)
-    local = make_copy(size, np.array([3, 8, 20]), spec, "classification", 100, "add", False, comm)
+    decided = plan(configure(model="gcn", self_loops="add"), META)
+    local = make_copy(size, np.array([3, 8, 20]), decided, 100, GhostCommunicator(size.ranks))
     for adjacency, asked in ((local.inward, size.inward), (local.outward, size.outward or size.inward)):
         drawn = adjacency.own.num_edges - asked.own  # those that were added: a few were drawn by chance already
         assert size.nodes - 40 - 10 <= drawn <= size.nodes - 40
@@ -105,18 +103,18 @@ def own_products():
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
     """Memory in all, that of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
-    forecaster, degrees = Forecaster(Experiment.of(plan(config, META).deciding(False))), np.array([4, 7, 10])
+    experiment, degrees = Experiment.of(plan(config, META).deciding(False)), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)
-    whole, _ = forecaster.rank(WHOLE, degrees)
+    whole, _ = forecast.rank_of(experiment, WHOLE, degrees)
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes // 2)
-    told, trial = forecaster.rank(WHOLE, degrees)
+    told, trial = forecast.rank_of(experiment, WHOLE, degrees)
     assert trial.boundary[0] < 0.6 * WHOLE.inward.sent, "it was a smaller copy"
     assert told.loaded == pytest.approx(whole.loaded, rel=0.02)
     outside = forecast.OUTSIDE
     assert told.growth - outside == pytest.approx(whole.growth - outside, rel=0.02)
     for part, size in whole.parts.items():
         assert told.parts[part] == pytest.approx(size, rel=0.02, abs=0.01 * whole.growth), part
-    assert told.parts["halo_buffers"] <= forecaster.experiment.limit
+    assert told.parts["halo_buffers"] <= experiment.limit
     assert told.gathered == pytest.approx(whole.gathered, rel=0.02)
     assert told.multiplied == pytest.approx(whole.multiplied, rel=0.02)
 
@@ -124,5 +122,5 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
-    rank, _ = Forecaster(Experiment.of(plan(config, META).deciding(False))).rank(size, np.array([4]))
+    rank, _ = forecast.rank_of(Experiment.of(plan(config, META).deciding(False)), size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0

@@ -17,7 +17,7 @@ SMALL = "--model sage --layers 2 --hidden 8".split()
 
 
 def scaled(**changed):
-    return RUN.scaled(replace(COUNTS, **changed))
+    return tuple(RUN.scaled(replace(COUNTS, **changed)).values())
 
 
 def test_parts_scale_as_counts_do():

@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mpi.estimate.test_estimated import MAP, _foretold, check, paths  # noqa: F401
+from mpi.estimate.test_estimated import MAP, check, foretold, paths  # noqa: F401
 from mpi.runs import check_same, train_into
 from mpi.small import stored
 from mpi.training import build_trainer, configure
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.like import Counts
 
 from .serial import RATE, Exact, Serial
 
@@ -93,26 +92,6 @@ def test_a_pause_changes_no_bit(comm, paths, shared_path):  # noqa: F811
     check_same(shared_path / "run", shared_path / "whole")
 
 
-ESTIMATED = {
-    "historical, sage, nearest rows": {"schedule": "historical", "model": "sage", "layers": 3, "extra_rows": 0.4},
-    "historical, int8, tiny buffer": {"schedule": "historical", "history_dtype": "int8", "halo_buffer": 0.01},
-    "historical, gat": {"schedule": "historical", "model": "gat", "heads": 2, "hidden": 8},
-    "batches, sage, tiny buffer": {"schedule": "batches", "model": "sage", "layers": 3, "halo_buffer": 0.01},
-    "batches, gat": {"schedule": "batches", "model": "gat", "heads": 2, "hidden": 8},
-}
-
-
-@pytest.mark.parametrize(
-    "name, steps",
-    [("few train", each) for each in ESTIMATED]
-    + [("directed multi-label", each) for each in ("historical, gat", "batches, gat")],
-)
-def test_an_estimate_counts_every_byte(comm, paths, steps, name):  # noqa: F811
-    """Rows of a step are counted from the file, and every step sums the gradients."""
-    forecast, trainer = check(comm, configure(paths[name], **{"layers": 2, "steps": 3, **ESTIMATED[steps]}), MAP)
-    assert forecast.counted and {step for (_, step), _, _ in trainer.schedule.sync.plans()} == {0, 1, 2}
-
-
 REFUSED = [
     ({"history_dtype": "int8", "model": "gat"}, "history_dtype int8 is for float32 rows.*expected gcn, sage"),
     ({"history_dtype": "int8", "precision": "fp64"}, "history_dtype int8 is for float32 rows.*expected gcn, sage"),
@@ -128,10 +107,7 @@ def test_what_does_not_go_together_is_refused(comm, paths, options, message):  #
 
 
 @pytest.mark.ranks(2)
-def test_what_an_estimate_refuses(comm, paths):  # noqa: F811
-    """More steps than shares with training nodes, and the seconds of another run."""
-    options = {"schedule": "batches", "layers": 2}
-    with pytest.raises(ConfigError, match="shares alone, and estimate counts --steps"):
-        _foretold(configure(paths["few train"], steps=32, **options), MAP, comm.size)
-    with pytest.raises(ConfigError, match="--like counts no work of --schedule batches"):
-        Counts.of(_foretold(configure(paths["undirected"], steps=2, **options), MAP, comm.size))
+def test_an_estimate_counts_one_step(comm, paths):  # noqa: F811
+    check(comm, configure(paths["undirected"], schedule="batches", layers=2, steps=1), MAP)
+    with pytest.raises(ConfigError, match="estimate counts no messages of --steps 2; expected --steps 1"):
+        foretold(comm, configure(paths["undirected"], schedule="historical", layers=2, steps=2), MAP)

@@ -139,8 +139,6 @@ MISTAKES = [
     ("targets", {"metric": "accuracy"}, "--metric accuracy does not fit the task regression"),
     ("targets", {"loss": "cross-entropy"}, "--loss cross-entropy does not fit"),
     ("targets", {"task": "classification"}, "are for regression"),
-    ("directed multi-label", {"label_smoothing": 0.1}, "of the cross-entropy between classes"),
-    ("directed multi-label", {"class_weights": "balanced"}, "of the cross-entropy between classes"),
     ("no validation", {"patience": 5}, "--patience 5: expected a graph with validation nodes, and"),
     ("no features", {}, "has no node features; "),
 ]

@@ -1,15 +1,11 @@
-"""The file of records beside the epochs: nobody waits for it, and what goes wrong with it is an error of all ranks."""
+"""The file of records: what goes wrong with it is an error of all ranks, and no epoch sends a word about it."""
 
-import json
-import os
 import resource
-import threading
 
 import pytest
 
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.engine.rundir import RecordWriter
 from hpcgnn.errors import HpcgnnError, RemoteError, RunDirError
 from hpcgnn.plugins.registry import JOB_PLUGINS
 
@@ -67,40 +63,3 @@ def test_an_epoch_without_a_checkpoint_sends_no_word_about_files(comm, graph, sh
         assert [record["messages"]["metrics"]["max"] for record in found[1:]] == [3] * 3
         costs = found[3]["bytes"]["metrics"]["max"] - 4 * 8
         assert costs % 8 == 0 and costs < 3 * 8 * 80, "as many numbers on any number of ranks"
-
-
-def test_records_wait_for_a_file_that_takes_none(tmp_path):
-    """A pipe that nobody reads from: `append` returns, `settle` does not before all is through, in order."""
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    writer = RecordWriter(path)
-    count = 300
-    for number in range(count):
-        writer.append({"epoch": number, "text": "x" * 1000})  # a pipe holds 64 KiB
-    settled = threading.Event()
-    waiting = threading.Thread(target=lambda: (writer.settle(), settled.set()), daemon=True)
-    waiting.start()
-    assert not settled.wait(0.2)
-    os.set_blocking(reader, True)
-    text = b""
-    while text.count(b"\n") < count:
-        text += os.read(reader, 1 << 16)
-    assert settled.wait(30) and not writer.failed
-    assert [json.loads(line)["epoch"] for line in text.splitlines()] == list(range(count))
-    writer.close()
-    os.close(reader)
-
-
-def test_the_first_error_stays(tmp_path):
-    """What is not JSON is a fault of the program, and raised as what it is; nothing is written after it."""
-    writer = RecordWriter(tmp_path / "records")
-    writer.append({"epoch": 1})
-    writer.append({"epoch": object()})
-    writer.append({"epoch": 3})
-    for _ in range(2):
-        with pytest.raises(TypeError):
-            writer.settle()
-    assert writer.failed
-    writer.close()
-    assert (tmp_path / "records").read_text() == '{"epoch": 1}\n'

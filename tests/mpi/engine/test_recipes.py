@@ -1,8 +1,6 @@
-"""Label smoothing, class weights and averaged parameters, on every number of ranks: the curve and the averages against
-a dense serial run with torch's own loss, from start to checkpoint.
+"""Averaged parameters on every number of ranks: the curve and the averages against a dense serial run with torch's own
+loss, from start to checkpoint.
 """
-
-from dataclasses import replace
 
 import graphs
 import h5py
@@ -26,41 +24,24 @@ from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
-CLASSES = 6  # of which only the first few have training nodes
-
 
 @pytest.fixture(scope="module")
 def odd(comm, session_path):
-    """{name: (graph, layout, file)} of odd graphs whose classes are out of balance, and one of them without nodes."""
-    made = []
-    for graph in (graphs.random_undirected(), graphs.random_directed(weighted=True)):
-        graph = graphs.with_task(graph, num_classes=CLASSES)
-        labels = np.where(graph.labels > 3, 0, graph.labels)  # 4 and 5 become 0
-        made.append(replace(graph, labels=labels))
+    """{name: (graph, layout, file)} of odd graphs."""
+    made = [graphs.with_task(each) for each in (graphs.random_undirected(), graphs.random_directed(weighted=True))]
     return {graph.name: written(comm, session_path, graph, "classes") for graph in made}
 
 
-def weights_of(labels):
-    """n / (K n_c), by counting."""
-    weights = torch.ones(CLASSES, dtype=torch.float64)
-    there = sorted(set(labels.tolist()))
-    for label in there:
-        weights[label] = len(labels) / (len(there) * labels.tolist().count(label))
-    return weights
-
-
-@pytest.mark.parametrize("smoothing, balance", [(0.2, "none"), (0.0, "balanced"), (0.3, "balanced")])
 @pytest.mark.parametrize("name", ["random undirected", "random directed weighted"])
-def test_curve_and_average_are_those_of_torch(comm, odd, name, smoothing, balance):
+def test_curve_and_average_are_those_of_torch(comm, odd, name):
     graph, _, path = odd[name]
     options = {"model": "sage", "layers": 2, "dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6}
-    config = configure(path, label_smoothing=smoothing, class_weights=balance, ema=0.8, **options)
+    config = configure(path, ema=0.8, **options)
     a, x, labels, train = dense(graph, "sage")
-    weights = weights_of(labels[train]) if balance == "balanced" else None
 
     def value_of(epoch, parameters):
         logits = oracle.model(a, x, parameters, kind="sage", layers=2)[train]
-        return F.cross_entropy(logits, labels[train], weights, label_smoothing=smoothing)
+        return F.cross_entropy(logits, labels[train])
 
     for map_name in ("random", "one empty"):
         trainer, average = build_trainer(comm, config, map_name, 7), {}

@@ -35,9 +35,7 @@ FIELDS = {
     "peak_rss_bytes",
     "training_growth_bytes",
     "halo_bytes_per_epoch",
-    "halo_bytes_total",
     "allreduce_bytes_per_epoch",
-    "seconds",
     "partition",
     "versions",
     "hosts",
@@ -137,7 +135,7 @@ def test_summary(comm, finished):
     assert of_all["final_loss"] == records[-1]["loss"]
     best = max((record for record in records if "val" in record), key=lambda record: record["val"])
     assert (of_all["best_val"], of_all["test_at_best_val"]) == (best["val"], best["test"])
-    assert of_all["best_epoch"] == best["epoch"] and of_all["first_epoch"] == records[0]["epoch"] == 1
+    assert of_all["best_epoch"] == best["epoch"]
     assert {"median", "min", "max"} <= of_all["epoch_seconds"].keys()
 
 
@@ -165,7 +163,8 @@ def test_bytes(comm, finished):
     rows = of_all["partition"]["halo_rows_total"]
     assert (rows > 0) == (comm.size > 1)
     assert of_all["halo_bytes_per_epoch"] == rows * 4 * 2 * (16 + CLASSES)
-    assert of_all["halo_bytes_total"] == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
+    sent = sum(of_all["bytes_total"].get(kind, 0) for kind in ("halo_forward", "halo_backward", "input"))
+    assert sent == EPOCHS * rows * 4 * 2 * (16 + CLASSES) + rows * 4 * FEATURES
     assert of_all["allreduce_bytes_per_epoch"] == comm.size * 4 * of_all["parameters"]
     assert all("evaluation" in record["bytes"] for record in records if "val" in record)
     assert not any("evaluation" in record["bytes"] for record in records if "val" not in record)
@@ -191,7 +190,6 @@ def test_partition_quality(comm, finished):
         mean = pytest.approx(sum(values) / comm.size)
         assert partition[name] == {"max": max(values), "mean": mean, "min": min(values)}
     assert (partition["halo_rows_total"], partition["cut_edges"]) == (sum(halo), cut)
-    assert partition["cut_share"] == pytest.approx(cut / len(src))
     assert partition["halo_rows_per_node"] == pytest.approx(sum(halo) / n)
     assert partition["imbalance_nodes"] == pytest.approx(max(nodes) * comm.size / n)
     assert partition["imbalance_edges"] == pytest.approx(max(edges) * comm.size / len(src))

@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from hpcgnn.engine.epochs import costs_of_epoch
-from hpcgnn.estimate.forecast import CountedGraph, Forecaster, count
-from hpcgnn.estimate.shares import ShareCounter
-from hpcgnn.estimate.traffic import Nodes, Traffic
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.estimate.forecast import CountedGraph
+from hpcgnn.estimate.traffic import Traffic
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.plan.run_plan import plan
 
 from ..nodes import emulated
 from ..small import stored, written
@@ -26,30 +23,13 @@ MAP = "random-clusters"
 
 
 def foretold(comm, config, map_name, per_node=1):
-    """The Forecast of a job on a stored map, made by rank 0 for all. Collective. per_node: ranks that read each other's
-    rows in place.
-    """
+    """The Forecast of a job on a stored map, made by rank 0 for all. Collective. per_node: ranks of a node."""
     made = None
     with comm.together("estimating", on_one=True):
         if comm.rank == 0:
-            made = _foretold(config, map_name, comm.size, per_node)
-            made = replace(made, shares=replace(made.shares, steps=None))  # they hold the open file
+            with GraphFile(config.data.graph) as file:
+                made = CountedGraph(file, per_node).forecast(config.replace(partition=map_name), comm.size)
     return comm.broadcast_object(made)
-
-
-def _foretold(config, map_name, ranks, per_node=1):
-    with GraphFile(config.data.graph) as file:
-        decided = plan(config, file.meta)
-        config, keeps_input = decided.config, decided.spec.keeps_input
-        between = Nodes(ranks, per_node, decided.returns, decided.narrows) if per_node > 1 else None
-        counter = ShareCounter(file, file.cluster_map(map_name, ranks)[0], ranks, decided.halo, between)
-        shares = count(config, counter)
-        steps = decided.entry.count_steps(decided, counter)
-        if steps is not None:
-            return Forecaster(Experiment.of(decided)).forecast(replace(shares, steps=steps), steps.halos)
-        return Forecaster(Experiment.of(decided)).forecast(
-            shares, lambda worthwhile, prunable: counter.layers(shares, keeps_input, worthwhile, prunable)
-        )
 
 
 def of_ranks(comm, traffic):
@@ -199,7 +179,7 @@ def check_case(comm, path, options, map_name=MAP, per_node=1):
         seen, shares = trainer.views.subgraph, forecast.shares.seen
         assert shares.nodes[comm.rank] == seen.num_owned
         if config.schedule.halo != "least":  # else some of the edges go into sums of others
-            assert shares.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
+            assert shares.inward.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
     return forecast, trainer
 
 

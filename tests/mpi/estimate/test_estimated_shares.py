@@ -40,16 +40,13 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
     local, rank = graphs.load(path, where.maps[map_name], comm), comm.rank
     with GraphFile(path) as file:
         shares = ShareCounter(file, where.maps[map_name], comm.size).shares()
-    assert shares.ranks == comm.size and shares.directed == (not graph.undirected)
+    assert shares.ranks == comm.size and (shares.outward is shares.inward) == graph.undirected
     assert shares.nodes[rank] == local.num_owned and shares.nodes.sum() == graph.num_nodes
     assert shares.train[rank] == int((local.split == SPLITS["train"]).sum())
-    for adjacency, own, remote, halo in (
-        (local.inward, shares.own, shares.remote, shares.inward),
-        (local.outward, shares.own_out, shares.remote_out, shares.outward),
-    ):
-        assert own[rank] == adjacency.own.num_edges
-        assert remote[rank] == sum(block.num_edges for block in adjacency.halo)
-        plan = adjacency.plan
+    for adjacency, way in ((local.inward, shares.inward), (local.outward, shares.outward)):
+        assert way.own[rank] == adjacency.own.num_edges
+        assert way.remote[rank] == sum(block.num_edges for block in adjacency.halo)
+        plan, halo = adjacency.plan, way.ranks
         assert received_from(halo, rank).tolist() == plan.receive_counts.tolist()
         assert sent_to(halo, rank).tolist() == plan.send_counts.tolist()
         assert (halo.received[rank], halo.sent[rank]) == (plan.num_halo, plan.num_boundary)
@@ -61,7 +58,7 @@ def test_shares_are_those_of_the_ranks(comm, session_path, name, map_name):
     away = owner[graph.src] != owner[graph.dst]
     ends = np.union1d(graph.dst[away], graph.src[away])
     assert shares.outer[rank] == np.count_nonzero(owner[ends] == rank)
-    assert (shares.own + shares.remote).sum() == len(graph.src)
+    assert shares.edges.sum() == len(graph.src)
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -72,7 +69,7 @@ def test_fewest_rows_are_those_of_the_ranks(comm, session_path, name):
         shares = ShareCounter(file, where.maps["random"], comm.size, "least").shares()
     rows = comm.allgather_object(graphs.load(path, where.maps["random"], comm).inward.plan.num_halo)
     assert shares.map_rows == sum(rows)
-    for halo, plan in ((shares.inward, local.inward.plan), (shares.outward, local.outward.plan)):
+    for halo, plan in ((shares.inward.ranks, local.inward.plan), (shares.outward.ranks, local.outward.plan)):
         assert received_from(halo, comm.rank).tolist() == plan.receive_counts.tolist()
         assert sent_to(halo, comm.rank).tolist() == plan.send_counts.tolist()
         assert halo.rounds(3) == halo.adjoint.adjoint.rounds(3)

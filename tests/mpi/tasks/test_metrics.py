@@ -9,6 +9,7 @@ import torch
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.tasks import classification, metrics
+from hpcgnn.tasks.metrics import rows_by_class
 from hpcgnn.tasks.registry import TASKS
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -59,22 +60,14 @@ def test_classes_that_few_or_no_nodes_have(comm, kind):
     arrays = logits, labels, mask
     assert value_of(comm, kind, "classification", "macro-f1", *arrays) == pytest.approx(np.nanmean(f1))
     assert value_of(comm, kind, "classification", "balanced-accuracy", *arrays) == pytest.approx(np.nanmean(recall))
-    tables = TASKS["classification"].by_class(*share(comm, kind, *arrays), comm, list("abcde"))
-    rows = tables["classes"]
+    rows = rows_by_class(classification.class_counts(*share(comm, kind, *arrays), comm), list("abcde"))
     assert [row["name"] for row in rows] == list("abcde") and [row["class"] for row in rows] == list(range(CLASSES))
     for name, expected in (("precision", precision), ("recall", recall), ("f1", f1)):
         np.testing.assert_allclose([row[name] for row in rows], expected)
     table = np.zeros((CLASSES, CLASSES), int)
     np.add.at(table, (labels[mask], predicted[mask]), 1)
-    assert tables["confusion"] == table.tolist()
     assert [row["support"] for row in rows] == table.sum(1).tolist()
     assert [row["predicted"] for row in rows] == table.sum(0).tolist()
-
-
-def test_many_classes_have_no_confusion_matrix(comm, monkeypatch):
-    monkeypatch.setattr(classification, "MOST_CONFUSED", CLASSES - 1)
-    arrays = scores(9), np.zeros(N, int), np.ones(N, bool)
-    assert set(TASKS["classification"].by_class(*share(comm, "even", *arrays), comm, ())) == {"classes"}
 
 
 @pytest.mark.parametrize("chunk", [1 << 14, 3])
@@ -92,7 +85,7 @@ def test_areas_under_curves(comm, kind, chunk, monkeypatch):
     _, _, f1 = zip(*(oracle.by_class(logits[mask, k] > 0, labels[mask, k] == 1, 2) for k in range(CLASSES)))
     value = value_of(comm, kind, "multilabel", "macro-f1", *arrays)
     assert value == pytest.approx(np.mean([each[1] for each in f1]), abs=1e-12)
-    rows = TASKS["multilabel"].by_class(*share(comm, kind, *arrays), comm, ())["classes"]
+    rows = rows_by_class(classification.label_counts(*share(comm, kind, *arrays), comm), ())
     assert [row["support"] for row in rows] == labels[mask].sum(0).tolist()
 
 
