@@ -313,16 +313,6 @@ def roc_auc(logits, labels):
     return float(np.mean(areas)) if areas else float("nan")
 
 
-def average_precision(scores, truth):
-    """Sum of precision times the step of recall over the distinct thresholds from the highest down. (n,), bool (n,)."""
-    total, recall = 0.0, 0.0
-    for threshold in np.unique(scores)[::-1]:
-        above = scores >= threshold
-        step = (above & truth).sum() / truth.sum()
-        total, recall = total + (step - recall) * (above & truth).sum() / above.sum(), step
-    return total
-
-
 def by_class(predicted, labels, number):
     """(precision, recall, F1), each (C,), counted class by class; NaN for 0 / 0."""
     with np.errstate(invalid="ignore"):

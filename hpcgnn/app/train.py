@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.epochs import Epochs
 from hpcgnn.engine.hooks import Plugins
-from hpcgnn.engine.rundir import RunDir, new_run_dir, start_logging
+from hpcgnn.engine.rundir import RunDir, start_logging
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
@@ -40,12 +41,8 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
     stop = StopRequest.of_this_process()
     stop.set_deadline(job_end_time(), config.run.stop_before)
     with contextlib.ExitStack() as stack:
-        run_dir_path = config.run.run_dir
-        with comm.together("making the run directory"):
-            if comm.rank == 0 and not run_dir_path:
-                name = f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}"
-                run_dir_path = stack.enter_context(new_run_dir(name))
-        config = config.replace(run_dir=comm.broadcast_object(run_dir_path))
+        name = f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or name))
         ready = stack.enter_context(bring_up(config, session))
         learned_features.check_transport(ready.plan.spec, comm)
         config, run_dir = ready.plan.config, None

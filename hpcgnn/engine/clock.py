@@ -93,16 +93,12 @@ class Pace:
         self._scores: dict[str, float | None] = {}
         self._scored, self._training = 0, 0.0
 
-    def line(
-        self, record: dict[str, Any], place: str, left: int, early: bool = False, last: bool = False
-    ) -> str | None:
+    def line(self, record: dict[str, Any], left: int, last: bool = False) -> str | None:
         """Return the line after an epoch, or None if it is too early for one.
 
         Args:
             record: the epoch's record, with the seconds of its training.
-            place: the epoch in words.
             left: number of remaining epochs.
-            early: whether the run may end before them.
             last: whether no line follows.
         """
         done, now = record["epoch"], self._clock()
@@ -113,9 +109,10 @@ class Pace:
             return None
         epochs = max(1, done - self._told)
         seconds = (now - self._told_at) / epochs  # with evaluation and checkpoints
-        text = f"{place}  loss {record['loss']:.4f}  {self._metrics(done)}{self._training / epochs:.3g} s/epoch"
+        text = f"epoch {done}/{done + left}  loss {record['loss']:.4f}  {self._metrics(done)}"
+        text += f"{self._training / epochs:.3g} s/epoch"
         if left and not last:
-            text += f", {'at most ' if early else ''}about {duration(seconds * left)} left"
+            text += f", about {duration(seconds * left)} left"
             self._due = now + min(_LONGEST, max(_SHORTEST, _PART * (now - self._start), seconds))
         self._told_at, self._told, self._first, self._training = now, done, False, 0.0
         return text

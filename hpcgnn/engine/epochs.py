@@ -2,20 +2,16 @@
 
 import logging
 import math
-import os
-import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
-from tqdm import tqdm
 
 from hpcgnn.comm.ledger import KINDS, Entry
 from hpcgnn.engine.checkpoint import Tensors, save_checkpoint
 from hpcgnn.engine.clock import PHASES, Pace
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.stopping import StopRequest
-from hpcgnn.records import shown_number
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -71,17 +67,15 @@ class Epochs:
     def run(self) -> bool:
         """Train. Returns whether all epochs are done. Collective."""
         trainer, progress, stopping = self._trainer, self.progress, False
-        watched = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # by a person
-        total = sum(options.epochs for options in trainer.stages)
-        nobody, pace = self._run_dir is None or not watched, Pace(progress.epoch)
+        pace = Pace(progress.epoch)
         trainer.schedule.sync.prepare(trainer.training_graph)
-        with tqdm(total=total, initial=progress.epoch, unit="epoch", disable=nobody, dynamic_ncols=True) as bar:
-            while not (stopping or self._done()):
-                if self._over():
-                    self._next_stage()
-                with trainer.plugins.around(lambda each: each.epoch(progress.epoch + 1)):
-                    record, stopping = self._epoch()
-                self._show(record, bar, pace, stopping or self._done())
+        while not (stopping or self._done()):
+            if self._over():
+                self._next_stage()
+            with trainer.plugins.around(lambda each: each.epoch(progress.epoch + 1)):
+                record, stopping = self._epoch()
+            if trainer.comm.rank == 0:
+                self._show(record, pace, stopping or self._done())
         return self._done()
 
     def _epoch(self) -> tuple[Record, bool]:
@@ -158,25 +152,10 @@ class Epochs:
         trainer.begin_stage(progress.stage, progress.epoch)
         progress.best = self.best_state = None
 
-    def _show(self, record: Record, bar: tqdm, pace: Pace, last: bool) -> None:
-        shown = {key: shown_number(record[key]) for key in ("loss", "train", "val", "test") if key in record}
-        bar.set_postfix(shown, refresh=False)
-        bar.update()
-        if bar.disable and self._trainer.comm.rank == 0:
-            early = any(options.patience for options in self._trainer.stages)
-            if text := pace.line(record, *self._whereabouts(), early, last):
-                log.info("%s", text)
-
-    def _whereabouts(self) -> tuple[str, int]:
-        """(the epoch just done, of how many, in words; how many are left)."""
-        trainer, progress = self._trainer, self.progress
-        here = progress.epoch - progress.begun
-        left = sum(options.epochs for options in trainer.stages[progress.stage :]) - here
-        total, layer = progress.epoch + left, trainer.stage.note.get("layer")
-        if layer is None:
-            return f"epoch {progress.epoch}/{total}", left
-        of_layer = f"layer {layer}/{len(trainer.model.convs)}, epoch {here}/{trainer.stage.options.epochs}"
-        return f"{of_layer} ({progress.epoch}/{total} in all)", left
+    def _show(self, record: Record, pace: Pace, last: bool) -> None:
+        left = sum(options.epochs for options in self._trainer.stages[self.progress.stage :])
+        if text := pace.line(record, left - (self.progress.epoch - self.progress.begun), last):
+            log.info("%s", text)
 
 
 def costs_of_epoch(

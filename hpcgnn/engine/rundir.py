@@ -9,12 +9,10 @@ checkpoints/    the last two                          tensorboard/   by --tensor
 
 import contextlib
 import fcntl
-import itertools
 import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -156,27 +154,6 @@ class RunDir:
                 (self.path / name).unlink(missing_ok=True)
             if not self._existed:
                 self.path.rmdir()
-
-
-@contextlib.contextmanager
-def new_run_dir(name: str) -> Iterator[str]:
-    """The path of a directory that is made: `name`, or NAME-2, NAME-3 … where another job has that. It goes if nothing
-    is left in it. Raises RunDirError.
-    """
-    try:
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-        for number in itertools.count(1):
-            path = name if number == 1 else f"{name}-{number}"
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path)
-                break
-    except OSError as error:
-        raise RunDirError(f"cannot make run directory {name}: {error.strerror}; choose a --run-dir") from error
-    try:
-        yield path
-    finally:
-        with contextlib.suppress(OSError):
-            os.rmdir(path)
 
 
 class _FileHandler(logging.StreamHandler):

@@ -54,9 +54,8 @@ class RunConfig:
     metric: str = option(
         "auto",
         "metric of the splits and of the best epoch",
-        details="auto: the first of each task. Classification: accuracy, macro-f1, balanced-accuracy; of two classes "
-        "roc-auc, average-precision. Multilabel: micro-f1, macro-f1, roc-auc, average-precision. Regression: "
-        "rmse, mae (lower is better), r2.",
+        details="auto: the first of each task. Classification: accuracy, macro-f1; of two classes roc-auc. "
+        "Multilabel: micro-f1, macro-f1, roc-auc. Regression: rmse, mae (lower is better), r2.",
         choices="metrics",
         on_resume="same",
     )

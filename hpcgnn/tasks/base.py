@@ -30,12 +30,11 @@ Score = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], float
 
 @dataclass(frozen=True)
 class Metric:
-    """score: see Score. undefined: why there can be no value though there are nodes, in words. lower: whether lower is
-    better. outputs: the number of a model's outputs that it needs, 0 for any.
+    """score: see Score. lower: whether lower is better. outputs: the number of a model's outputs that it needs, 0 for
+    any.
     """
 
     score: Score
-    undefined: str
     lower: bool = False
     outputs: int = 0
 

@@ -15,7 +15,7 @@ from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.losses import cross_entropy
 from hpcgnn.tasks.base import Metric
 from hpcgnn.tasks.labels import Counts, LabelTask
-from hpcgnn.tasks.metrics import Area, average_precision, mean_ratio, ratio, roc_auc
+from hpcgnn.tasks.metrics import mean_ratio, ratio, roc_auc
 
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
@@ -40,16 +40,10 @@ def macro_f1(
     return mean_ratio(2 * right, predicted + support)
 
 
-def balanced_accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
-    """The mean recall of the classes that some node has, likewise."""
-    right, _, support = class_counts(logits, labels, mask, comm)
-    return mean_ratio(right, support)
-
-
-def of_two(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, area: Area) -> float:
-    """An area under a curve of the second of two classes, by the difference of its logit and the first one's."""
+def roc_auc_of_two(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The area under the ROC curve of the second of two classes, by the difference of its logit and the first one's."""
     scores, truth = logits[mask].double(), labels[mask] == 1
-    return area((scores[:, 1:2] - scores[:, :1]).numpy(), truth[:, None].numpy(), comm)
+    return roc_auc((scores[:, 1:2] - scores[:, :1]).numpy(), truth[:, None].numpy(), comm)
 
 
 class Classification(LabelTask):
@@ -59,11 +53,9 @@ class Classification(LabelTask):
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
     metrics: ClassVar[dict[str, Metric]] = {
-        "accuracy": Metric(accuracy, "no node has a class"),
-        "macro-f1": Metric(partial(macro_f1, counts=class_counts), "no node has a class"),
-        "balanced-accuracy": Metric(balanced_accuracy, "no node has a class"),
-        "roc-auc": Metric(partial(of_two, area=roc_auc), "all of them have the same class", outputs=2),
-        "average-precision": Metric(partial(of_two, area=average_precision), "none has the second class", outputs=2),
+        "accuracy": Metric(accuracy),
+        "macro-f1": Metric(partial(macro_f1, counts=class_counts)),
+        "roc-auc": Metric(roc_auc_of_two, outputs=2),
     }
     counts = staticmethod(class_counts)
 
@@ -97,9 +89,9 @@ def label_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor,
     return comm.total(torch.stack([each.sum(0) for each in (predicted & truth, predicted, truth)]))
 
 
-def of_labels(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, area: Area) -> float:
-    """The mean over labels of an area under a curve, likewise."""
-    return area(logits[mask].double().numpy(), labels[mask].numpy() > 0, comm)
+def roc_auc_of_labels(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
+    """The mean over labels of the area under the ROC curve, likewise."""
+    return roc_auc(logits[mask].double().numpy(), labels[mask].numpy() > 0, comm)
 
 
 class MultiLabel(LabelTask):
@@ -109,12 +101,9 @@ class MultiLabel(LabelTask):
     losses = ("cross-entropy",)
     probabilities = staticmethod(torch.sigmoid)
     metrics: ClassVar[dict[str, Metric]] = {
-        "micro-f1": Metric(micro_f1, "no label is there on any of them, and none is predicted"),
-        "macro-f1": Metric(
-            partial(macro_f1, counts=label_counts), "no label is there on any of them, and none is predicted"
-        ),
-        "roc-auc": Metric(partial(of_labels, area=roc_auc), "no label is there on some of them and absent on others"),
-        "average-precision": Metric(partial(of_labels, area=average_precision), "no label is there on any of them"),
+        "micro-f1": Metric(micro_f1),
+        "macro-f1": Metric(partial(macro_f1, counts=label_counts)),
+        "roc-auc": Metric(roc_auc_of_labels),
     }
     counts = staticmethod(label_counts)
 

@@ -5,8 +5,6 @@ An evaluation is exact: it covers the whole graph, every rank its own rows, by t
 holds it all.
 """
 
-import logging
-import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -24,7 +22,6 @@ from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import Judge, Loss, Metric, Scale, Setting, Task
 from hpcgnn.tasks.metrics import rows_by_class
 
-log = logging.getLogger("hpcgnn")
 Counts = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], torch.Tensor]
 _CHUNK = 1 << 22
 
@@ -167,7 +164,6 @@ class Evaluator(Judge):
         self._masks = {split: local.mask(split) for split in SPLITS}
         counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
         self.counts = dict(zip(self._masks, counts, strict=True))
-        self._told: set[str] = set()
         self.name, self._all = task.fitting_metric(metric, outputs), task.metrics_of(outputs)
         self.metric = self.task.metrics[self.name]
 
@@ -179,7 +175,7 @@ class Evaluator(Judge):
         """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
         metric is not defined. Collective.
         """
-        return self._told_of(self._by(self.metric, self.in_units(outputs)))
+        return self._by(self.metric, self.in_units(outputs))
 
     def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
         """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and for classes 'classes': {split:
@@ -188,7 +184,7 @@ class Evaluator(Judge):
         outputs, counts = self.in_units(outputs), self.task.counts
         values = {name: self._by(metric, outputs) for name, metric in self._all.items()}
         result: dict[str, Any] = {
-            **self._told_of(values[self.name]),
+            **values[self.name],
             "metrics": {split: {name: each[split] for name, each in values.items()} for split in self._masks},
         }
         if counts is not None:
@@ -201,12 +197,3 @@ class Evaluator(Judge):
     def _by(self, metric: Metric, outputs: torch.Tensor) -> dict[str, float]:
         """{split: value of a metric} of outputs in the units of the labels."""
         return {split: metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()}
-
-    def _told_of(self, found: dict[str, float]) -> dict[str, float]:
-        """The values of the metric, after one warning for a split where it is not defined."""
-        for split, value in found.items():
-            if math.isnan(value) and self.counts[split] and split not in self._told and self._comm.rank == 0:
-                self._told.add(split)
-                what = self.name, self.counts[split], split, self.metric.undefined
-                log.warning("the %s of the %d %s nodes is not defined: %s", *what)
-        return found

@@ -1,15 +1,15 @@
-"""Metrics over the nodes of all ranks: ratios of counts by class, and areas under curves of ranked nodes.
+"""Metrics over the nodes of all ranks: ratios of counts by class, and areas under ROC curves.
 
 The counts of classes or labels are int64 (3, C): right predictions, all predictions, and nodes that have the class.
 What follows from them is a ratio of sums in integers, never a mean of means.
 
-ROC-AUC and average precision are exact. Each column of scores is a ranking of its own. Every rank sorts the scores of
+ROC-AUC is exact. Each column of scores is a ranking of its own. Every rank sorts the scores of
 its own nodes. The positives of each rank pass by in bounded chunks, so a rank never holds more than its share and a
 chunk.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from hpcgnn.comm.communicator import Communicator
 
 # Scores that all ranks have at a time; what is counted for each takes some eight times as much.
 _CHUNK = 1 << 14
-# (scores float64 (m, K), truth bool (m, K), comm) -> the mean of the columns, NaN if none has a value. Collective.
-Area = Callable[[np.ndarray, np.ndarray, Communicator], float]
 
 
 def ratio(part: torch.Tensor, whole: torch.Tensor) -> float:
@@ -53,7 +51,8 @@ def rows_by_class(counts: torch.Tensor, names: Sequence[str]) -> list[dict[str, 
 
 
 def roc_auc(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:
-    """The mean area under the ROC curve, without columns that have only one kind of node.
+    """The mean area under the ROC curve of the columns, without those that have only one kind of node; NaN if all have.
+    scores: float64 (m, K); truth: bool (m, K). Collective.
 
     It is the share of positive-negative pairs in the right order, ties counted half (Mann-Whitney).
     """
@@ -66,22 +65,6 @@ def roc_auc(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:
     pairs, ones, others = comm.total(counts).double().numpy()
     defined = ones * others > 0
     return float(np.mean((pairs / 2)[defined] / (ones * others)[defined])) if defined.any() else float("nan")
-
-
-def average_precision(scores: np.ndarray, truth: np.ndarray, comm: Communicator) -> float:
-    """The mean average precision, without columns that have no positive node.
-
-    It is the mean over the positives of the precision among all nodes that score as high or higher.
-    """
-    own = _sorted(scores, truth), _sorted(scores, ~truth)
-    sums, ones = np.zeros(len(own[0])), np.zeros(len(own[0]))
-    for chunk in _pass_by(own[0], comm):
-        above = [np.concatenate([len(e) - np.searchsorted(e, s) for e, s in zip(o, chunk, strict=True)]) for o in own]
-        right, wrong = comm.total(torch.from_numpy(np.stack(above))).double().numpy()
-        column = np.repeat(np.arange(len(chunk)), [len(some) for some in chunk])
-        sums += np.bincount(column, right / (right + wrong), len(chunk))
-        ones += np.bincount(column, minlength=len(chunk))
-    return float(np.mean(sums[ones > 0] / ones[ones > 0])) if ones.any() else float("nan")
 
 
 def _sorted(scores: np.ndarray, which: np.ndarray) -> list[np.ndarray]:

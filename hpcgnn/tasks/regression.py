@@ -87,9 +87,9 @@ class Regression(LabelTask):
     name, said, outputs = "regression", "real numbers per node", "targets"
     losses = tuple(_LOSSES)
     metrics: ClassVar[dict[str, Metric]] = {
-        "rmse": Metric(rmse, "none of their targets is known", lower=True),
-        "mae": Metric(mae, "none of their targets is known", lower=True),
-        "r2": Metric(r2, "their targets are all alike"),
+        "rmse": Metric(rmse, lower=True),
+        "mae": Metric(mae, lower=True),
+        "r2": Metric(r2),
     }
 
     def scale(self, on: Setting, learns: bool) -> Scale | None:

@@ -90,7 +90,6 @@ MAY_READ_ENVIRONMENT = {
     "kernels/library.py",
     "kernels/sources.py",
     "__main__.py",
-    "engine/epochs.py",
     "doctor.py",
     "report/style.py",
 }

@@ -32,8 +32,6 @@ from hpcgnn.ops.draws import Purpose
 from hpcgnn.tasks.base import Judge, Loss, Metric, Setting, Task
 from hpcgnn.traits import TaskTraits
 
-_NONE = "there is no such edge"
-
 
 def mean_over_edges(
     ranks: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator, most: int = 0
@@ -49,7 +47,7 @@ def mean_over_edges(
 
 #: The K of all hits@K.
 KS = (1, 3, 10, 20, 50, 100)
-_HITS = {f"hits@{most}": Metric(partial(mean_over_edges, most=most), _NONE) for most in KS}
+_HITS = {f"hits@{most}": Metric(partial(mean_over_edges, most=most)) for most in KS}
 
 
 class Links(Task):
@@ -57,7 +55,7 @@ class Links(Task):
 
     name, said, outputs = LINKS, "pairs of nodes that have an edge", "numbers of an embedding"
     judged, losses, rows, module = "edges", ("cross-entropy",), "embedding", "scorer"
-    metrics: ClassVar[dict[str, Metric]] = {"mrr": Metric(mean_over_edges, _NONE), **_HITS}
+    metrics: ClassVar[dict[str, Metric]] = {"mrr": Metric(mean_over_edges), **_HITS}
     traits = TaskTraits(labels=False, all_rows=True, embeds=True)
 
     def resolve(self, config: Config, meta: GraphMeta) -> Config:

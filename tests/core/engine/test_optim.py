@@ -77,14 +77,6 @@ def test_a_state_that_does_not_fit_is_refused():
         optimizer.load_state_dict({0: {"exp_avg": torch.zeros(7)}})
 
 
-def test_one_layer_has_one_group():
-    model = MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5))
-    chosen = options(weight_decay=0.01, weight_decay_layers="first")
-    (group,) = build_optimizer(model, chosen).param_groups
-    assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
-    assert group["weight_decay"] == 0.01 and group["lr"] == 0.1
-
-
 def test_gradients_are_views_of_one_buffer():
     parameters = torch.nn.ParameterList(torch.randn(shape) for shape in ((3, 2), (), (4,)))
     gradients = FlatGradients(parameters)

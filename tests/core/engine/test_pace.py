@@ -1,15 +1,11 @@
 """What is said while epochs go by: of how many, how long still; and how many lines that are."""
 
-import re
-
 import pytest
 
 from hpcgnn.engine.clock import Pace, duration
 
-from ..forked import train
 
-
-def lines(epochs, seconds, begun=0, scored=1, early=False):
+def lines(epochs, seconds, begun=0, scored=1):
     """[(time, text)] of a run whose epochs take so many seconds by its clock."""
     now, found = [100.0], []
     pace = Pace(begun, clock=lambda: now[0])
@@ -19,7 +15,7 @@ def lines(epochs, seconds, begun=0, scored=1, early=False):
         if (epoch + 1) % scored == 0:
             record.update(train=0.1, val=0.2, test=0.3)
         last = epoch + 1 == epochs
-        text = pace.line(record, f"epoch {epoch + 1}/{epochs}", epochs - epoch - 1, early, last)
+        text = pace.line(record, epochs - epoch - 1, last)
         if text:
             found.append((now[0] - 100, text))
     return found
@@ -32,8 +28,6 @@ def test_the_first_epoch_says_all():
     assert slow.endswith("30 s/epoch, about 2.2 h left")
     (_, short), *_ = lines(3, 1.2)
     assert short.endswith("about 2 s left")
-    (_, early), *_ = lines(200, 1.2, early=True)
-    assert "at most about 4.0 min left" in early
 
 
 def test_a_long_log_stays_short_and_no_pause_is_long():
@@ -62,17 +56,3 @@ def test_metrics_are_of_the_last_evaluation():
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
-
-
-def told(result):
-    return [line for line in result.err.splitlines() if re.search(r"epoch \d+/\d+", line)]
-
-
-def test_layers_of_lazy_are_counted_too(graph, tmp_path):
-    stages = "--schedule lazy --layer-epochs 2,3,2 --hidden 8".split()
-    done = train(2, "--graph", graph, *stages, "--run-dir", tmp_path / "run")
-    assert done.code == 0, done.err
-    assert [line.split("  ")[0] for line in told(done)] == [
-        "layer 1/3, epoch 1/2 (1/7 in all)",
-        "layer 3/3, epoch 2/2 (7/7 in all)",
-    ]

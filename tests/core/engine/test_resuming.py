@@ -38,21 +38,15 @@ def said(result):
     return [line for line in result.err.splitlines() if "options that change" in line]
 
 
-def test_alone_it_goes_on_with_its_own_options(begun):
-    done = train(2, "--resume", "--run-dir", begun, "--epochs", 6)
-    assert done.code == 0 and said(done) == ["options that change from epoch 4 on: --epochs 3 to 6"], done.err
-    assert (begun / "metrics.jsonl").read_text().count("\n") == 6
-    again = train(2, "--resume", "--run-dir", begun)
-    assert again.code == 0 and said(again) == [], "nothing was changed"
-
-
-def test_what_changes_is_said_in_one_line(begun):
-    done = train(
-        2, "--resume", "--run-dir", begun, "--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1
-    )
+def test_it_goes_on_with_its_own_options_and_says_what_changes(begun):
+    changed = ["--lr", 5, "--epochs", 4, "--weight-decay", "1e-3", "--eval-every", 1]
+    done = train(2, "--resume", "--run-dir", begun, *changed)
     changes = "--lr 0.02 to 5, --weight-decay 0 to 0.001, --epochs 3 to 4, --eval-every 2 to 1"
     assert done.code == 0 and said(done) == [f"options that change from epoch 4 on: {changes}"], done.err
     assert "without effect" not in done.err and (begun / "log.txt").read_text().count(changes) == 1
+    assert (begun / "metrics.jsonl").read_text().count("\n") == 4
+    again = train(2, "--resume", "--run-dir", begun)
+    assert again.code == 0 and said(again) == [], "nothing was changed"
 
 
 def test_a_run_of_before_goes_on_as_it_was(begun):

@@ -2,14 +2,13 @@
 
 import json
 import logging
-import os
 from pathlib import Path
 
 import pytest
 
 from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config, read_toml
-from hpcgnn.engine.rundir import RunDir, new_run_dir
+from hpcgnn.engine.rundir import RunDir
 from hpcgnn.errors import RunDirError
 
 
@@ -36,15 +35,6 @@ def test_half_written_files_of_killed_writers_go(tmp_path):
         (tmp_path / folder / ".name.0123.part").touch()
     RunDir(tmp_path, resume=True).close()
     assert not list(tmp_path.rglob("*.part"))
-
-
-def test_two_jobs_that_start_in_one_second(tmp_path):
-    """Each has a new directory, which goes with a run that never began."""
-    name = str(tmp_path / "runs" / "sage-1r-20260101-120000")
-    with new_run_dir(name) as first, new_run_dir(name) as second:
-        assert (first, second) == (name, f"{name}-2")
-        Path(second, "log.txt").touch()
-    assert os.listdir(tmp_path / "runs") == [Path(second).name]
 
 
 @pytest.mark.parametrize("epochs, kept, lost", [(2, 2, False), (3, 3, False), (5, 3, True)])

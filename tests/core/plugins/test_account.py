@@ -1,15 +1,11 @@
-"""The account of memory: each storage once, what torch's operations make while they last, marks that belong to their
-phase.
-"""
+"""The account of memory: each storage once, and what torch's operations make while they last."""
 
 import numpy as np
-import pytest
 import torch
 
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.resident import MMAP_THRESHOLD, PeakMemory
 from hpcgnn.plugins.account import held_bytes
-from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
+from hpcgnn.plugins.memory_use import LiveTensors
 
 MIB = 2**20
 
@@ -61,34 +57,3 @@ def test_what_is_watched_gives_the_same():
     expected = [torch.full((2,), 3.0, dtype=torch.float64), torch.std(x, dim=1, correction=0), 5 * x]
     for one, other in zip(found, expected):
         assert one.dtype == other.dtype and torch.equal(one, other)
-
-
-def test_what_small_tensors_leave_on_the_heap():
-    """Those below the size that the allocator takes from the system; what a phase has not of them is free then."""
-    live = LiveTensors()
-    watch = MemoryProfile(PeakMemory(), Arena(), live)
-    with watch("forward"):
-        small, large = torch.ones(MIB // 4), torch.ones(MMAP_THRESHOLD)
-    del small, large
-    with watch("step"):
-        torch.ones(10)
-    assert watch.made == {"forward": MIB + 4 * MMAP_THRESHOLD, "step": 40}
-    assert watch.on_heap == {"forward": MIB, "step": 40}
-
-
-def test_marks_belong_to_their_phase():
-    """The kernel's mark is reset between phases, and the mark of the whole span survives that."""
-    size, peak, arena = 64 << 20, PeakMemory(), Arena()
-    if not peak.begin_span():
-        pytest.skip("this kernel does not let the high-water mark be reset")
-    watch = MemoryProfile(peak, arena, LiveTensors())
-    with watch("forward"):
-        torch.ones(size // 4)
-    with watch("step"):
-        torch.ones(10)
-    assert watch.marks["forward"] - watch.marks["step"] > 0.9 * size
-    assert watch.made == {"forward": size, "step": 40}
-    peak.read()
-    assert peak.overall >= peak.span >= watch.marks["forward"]
-    peak.begin_span()
-    assert watch.marks["forward"] - peak.span > 0.9 * size

@@ -21,27 +21,6 @@ pytestmark = [pytest.mark.ranks(2), pytest.mark.processes]
 
 EPOCHS = 5
 HELD = 96 << 20
-FIELDS = {
-    "ranks",
-    "threads_per_rank",
-    "schedule",
-    "model",
-    "parameters",
-    "epochs",
-    "final_loss",
-    "best_val",
-    "test_at_best_val",
-    "epoch_seconds",
-    "peak_rss_bytes",
-    "training_growth_bytes",
-    "halo_bytes_per_epoch",
-    "allreduce_bytes_per_epoch",
-    "partition",
-    "versions",
-    "hosts",
-    "graph_uuid",
-    "seed",
-}
 
 
 @pytest.fixture(scope="module")
@@ -67,15 +46,6 @@ def finished(comm, graph, session_path):
     finally:
         torch.set_float32_matmul_precision("highest")
     return configure(graph, run_dir=str(run_dir), **options), run_dir, found, summary(run_dir)
-
-
-def test_files(comm, finished):
-    _, run_dir, _, _ = finished
-    assert {"config.toml", "metrics.jsonl", "summary.json", "log.txt", "ranks.jsonl", "checkpoints"} <= {
-        path.name for path in run_dir.iterdir()
-    }
-    assert [record["rank"] for record in read_rank_records(run_dir, comm.size)] == list(range(comm.size))
-    assert {path.suffix for path in (run_dir / "checkpoints").iterdir()} == {".h5"}, "ranks have no state of their own"
 
 
 def test_products_are_recorded_and_warned_about(comm, finished):
@@ -125,7 +95,6 @@ def test_one_record_per_epoch(finished):
 
 def test_summary(comm, finished):
     config, _, records, of_all = finished
-    assert FIELDS <= of_all.keys()
     assert (of_all["ranks"], of_all["threads_per_rank"], of_all["epochs"], of_all["seed"]) == (
         comm.size,
         1,

@@ -93,18 +93,6 @@ def test_a_layer_ends_when_validation_does_not_rise(comm, graph, shared_path):
     assert len(kept) < 90, "at least one layer ends early, or the test says nothing"
 
 
-def test_what_cannot_be_resumed(comm, graph, whole, shared_path):
-    options, _ = whole
-    stopped(comm, graph, shared_path / "run", EPOCHS + 2, **options)
-    for change, words in (
-        ({"layers": 2}, "layers is '3' there and '2' here"),
-        ({"schedule": "sar"}, "schedule is 'lazy' there and 'sar' here"),
-    ):
-        with pytest.raises(HpcgnnError) as caught:
-            run(comm, graph, shared_path / "run", **{**options, **change}, resume=True)
-        assert words in str(caught.value)
-
-
 def test_a_model_that_is_not_all_trained_is_not_evaluated(comm, graph, shared_path):
     stopped(comm, graph, shared_path / "run", EPOCHS + 2, **RUNS["gcn"])
     config = make_config(options_of_run(shared_path / "run", {"graph": str(graph), "partition": "metis"}), CHOICES)

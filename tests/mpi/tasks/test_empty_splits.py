@@ -1,13 +1,11 @@
 """Graphs without validation or test nodes: said once, shown as a dash, and no NaN in what is written."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
 from hpcgnn.errors import CheckpointError
 from hpcgnn.report.figures import draw_curves
-from hpcgnn.tasks.registry import TASKS
 
 from ..runs import evaluated, log_of, summary, train_into
 from ..training import generated
@@ -62,16 +60,6 @@ def test_no_test_nodes(comm, with_val, shared_path, capfd):
 def test_without_evaluation_nothing_is_missed(comm, with_val, shared_path):
     run(comm, with_val(0.0), shared_path / "run", eval_every=0)
     assert "validation nodes" not in log_of(shared_path / "run")
-
-
-def test_a_metric_that_is_not_defined_is_said_once(comm, with_val, shared_path, monkeypatch):
-    """There are validation nodes, but ROC-AUC needs a label that some of them have and others do not."""
-    path = with_val(0.2, multi_label=True)
-    metrics = TASKS["multilabel"].metrics
-    monkeypatch.setitem(metrics, "roc-auc", replace(metrics["roc-auc"], score=lambda *_: float("nan")))
-    run(comm, path, shared_path / "run", metric="roc-auc")
-    log = log_of(shared_path / "run")
-    assert len(re.findall(r"the roc-auc of the \d+ val nodes is not defined: no label is there on some", log)) == 1
 
 
 def test_evaluate_shows_a_dash(comm, with_val, shared_path, capfd):
