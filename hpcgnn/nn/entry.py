@@ -44,8 +44,6 @@ class TypedProjection(nn.Module):
         return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])
 
 
-#: The slope of LeakyReLU in attention.
-SLOPE = 0.2
 #: Options that models of a kind use, of those declared `by_model`.
 STACK = ("hidden", "norm", "residual", "jumping")
 LINEAR = (*STACK, "keep_input")
@@ -135,7 +133,7 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = SLOPE, spec.attention_dropout
+        self.slope, self.attention_dropout = 0.2, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
 
     @property

@@ -1,6 +1,5 @@
 """The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
 gradient.
-
 """
 
 from dataclasses import replace
@@ -27,7 +26,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import sent_both_ways
 from ..nodes import emulated
-from ..training import build_trainer, configure, generated
+from ..training import generated
 from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
@@ -133,13 +132,6 @@ def test_layer(comm, files, node, file, name):
             if in_place:
                 local = within_node(local, NodeRows(node), comm, returns=True)
         expected.check(comm, local, rows)
-
-
-def test_added_loops_are_a_relation_of_their_own(comm, files):
-    """They once had the type R where there were R coefficients, and every rank ended with an IndexError."""
-    options = {"model": "rgcn", "self_loops": "add", "layers": 2}
-    model = build_trainer(comm, configure(files["undirected"], **options), "metis").model
-    assert model.spec.loop_relation and all(len(conv.coefficients) == RELATIONS + 1 for conv in model.convs)
 
 
 def test_the_formula_of_rgat_is_that_of_pyg(files):
