@@ -23,9 +23,9 @@ class Drop:
         ids: int64 (n,), original node ids.
         key: of the stream of draws.
         p: the rate.
-        counts: (n,), of any type, for rows that are means, or other sums, of so many rows (at least 1 is taken): they
-            become x + (dropout_p(x) - x) / √count. Dropout of the rows of such a mean has about this deviation if they
-            are alike, since draws are independent. None: other rows.
+        counts: (n,), of any type: of how many rows a row is the mean, or another sum. It becomes
+            x + (dropout_p(x) - x) / √count then, with a count of at least 1. Dropout of alike rows gives their mean
+            about this deviation. Draws are independent. None: a row is dropped as it is.
     """
 
     ids: torch.Tensor
