@@ -30,20 +30,25 @@ from hpcgnn.terminal import check_directory, prepare_streams, tell
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
+# Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
+# (docs/cluster.md has both).
+SPINS = "2000"
+# Variables by which the user sets how idle threads wait.
+WAIT_VARIABLES = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}
 
 
 def set_process_policies() -> None:
     """Read and decide all that torch reads when it is loaded: the cores, how the allocators keep memory, and how idle
-    threads wait.
+    threads wait. The user's settings of waits stay.
     """
     from hpcgnn import cores
-    from hpcgnn.comm.launcher import waiting
     from hpcgnn.memory.resident import set_allocator_policy
 
     set_allocator_policy()
-    usable = cores.usable()
-    known = len(usable), cores.physical(usable), cores.of_parent()
-    os.environ.update(waiting(*known))
+    cores.usable()
+    if not WAIT_VARIABLES & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPINS
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # torch maps tensors of its own operations anew in each epoch: 512 times as many page faults with small pages.
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 

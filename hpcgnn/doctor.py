@@ -2,7 +2,6 @@
 fault.
 """
 
-import importlib.util
 import os
 import platform
 import socket
@@ -10,18 +9,16 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from importlib import metadata
 
 import torch
 from tabulate import tabulate
 
-from hpcgnn import __version__, cores
+from hpcgnn import __version__, kernels
+from hpcgnn.app.remarks import describe_affinity
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.engine.summary import bf16_instructions, versions
+from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.listing import every
-from hpcgnn.memory.resident import MMAP_THRESHOLD, set_allocator_policy
 from hpcgnn.terminal import tell
 
 RING_BYTES = 1 << 20
@@ -41,21 +38,21 @@ def examine(session: Session) -> int:
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
     torch.set_num_threads(session.threads)
-    mine = [*_software(), *_threads(session), *_machine()]
-    ring = _ring(comm)
-    said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in mine]))
+    ring, (places, advice) = _ring(comm), describe_affinity(comm, session.threads)
+    said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in _of_rank()]))
     everyone = [(host, [Finding(*each) for each in theirs]) for host, theirs in said]
     if comm.rank != 0:
         return int(any(f.remedy and f.fatal for _, findings in everyone for f in findings) or bool(ring.remedy))
     hosts = ", ".join(sorted({host for host, _ in everyone}))
     title = f"{comm.size} rank{'s' if comm.size > 1 else ''}, hosts: {hosts}"
     transport = Finding("transport", f"{session.describe()}, {session.ranks_on_node} ranks on the first node")
-    return _report(title, [transport, ring, *_merge(everyone)])
+    used = f"{session.threads} threads per rank; {'; '.join(places)}"
+    return _report(title, [transport, ring, Finding("cores", used, "; ".join(advice), fatal=False), *_merge(everyone)])
 
 
 def examine_without_mpi(error: HpcgnnError) -> int:
     """Print the findings that need no MPI. error: why MPI cannot be started. Returns 1."""
-    findings = [Finding("transport", "cannot be used", str(error)), *_software(), *_machine()]
+    findings = [Finding("transport", "cannot be used", str(error)), *_of_rank()]
     return _report(f"host {socket.gethostname()}, without MPI", findings)
 
 
@@ -78,21 +75,11 @@ def _merge(everyone: list[tuple[str, list[Finding]]]) -> list[Finding]:
     result = list(first)
     for rank, (host, findings) in enumerate(everyone[1:], start=1):
         for mine, theirs in zip(first, findings, strict=True):
-            if theirs != mine and not (mine.subject in ("cores", "NUMA") and not theirs.remedy):
+            if theirs != mine:
                 remedy = theirs.remedy or "use the same environment on all nodes"
                 subject = f"{theirs.subject} (rank {rank}, {host})"
                 result.append(Finding(subject, theirs.found, remedy, theirs.fatal))
     return result
-
-
-def _software() -> Iterator[Finding]:
-    found = versions()
-    yield Finding("python", f"{found.pop('python')} at {sys.executable}, {platform.platform()}")
-    yield Finding("packages", ", ".join(f"{name} {version}" for name, version in found.items()))
-    import h5py
-
-    parallel = "yes" if h5py.get_config().mpi else "no"
-    yield Finding("HDF5", f"{h5py.version.hdf5_version}, parallel: {parallel} (not needed)")
 
 
 def _ring(comm: Communicator) -> Finding:
@@ -110,35 +97,10 @@ def _ring(comm: Communicator) -> Finding:
     return Finding("ring", f"{comm.size} ranks passed 1 MiB around", remedy)
 
 
-def _threads(session: Session) -> Iterator[Finding]:
-    usable, shared = cores.usable(), session.shares_cores
-    yield Finding("threads", f"{session.threads} per rank, torch uses {torch.get_num_threads()}")
-    physical = cores.physical(usable)
-    siblings = f"; hardware threads of {physical} cores" if physical < len(usable) else ""
-    remedy = "ranks share cores: start fewer ranks per node, lower --threads, or bind ranks (srun --cpu-bind=cores)"
-    found = f"{len(usable)} usable of {os.cpu_count()}: {every(sorted(usable))}{siblings}"
-    yield Finding("cores", found, remedy if shared else "", fatal=False)
-    yield _domains()
-
-
-def _domains() -> Finding:
-    domains = cores.domains_of(cores.usable())
-    if len(domains) < 2:
-        found = f"cores of domain {domains[0]}" if domains else "the kernel does not tell"
-        return Finding("NUMA", found)
-    return Finding(
-        "NUMA",
-        f"cores of {len(domains)} domains, {every(domains)}",
-        "a rank of several domains reads far memory: start one rank for each domain, bound to its cores (srun "
-        "--ntasks-per-node, --cpu-bind=cores), or spread its memory (numactl --interleave=all)",
-        fatal=False,
-    )
-
-
-def _machine() -> Iterator[Finding]:
-    """The kernels, OpenMP, the processor, the allocator, and packages that few need."""
-    from hpcgnn import kernels
-
+def _of_rank() -> Iterator[Finding]:
+    """The packages, the kernels and OpenMP of this rank."""
+    packages = ", ".join(f"{name} {version}" for name, version in versions().items())
+    yield Finding("packages", f"{packages}; {sys.executable}, {platform.platform()}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = kernels.describe()
@@ -159,14 +121,3 @@ def _machine() -> Iterator[Finding]:
         "two OpenMP runtimes in one process fight for the cores: install torch and hpcgnn from the same kind of package"
     )
     yield Finding("OpenMP", f"{', '.join(runtimes)}; {settings}", remedy if len(runtimes) > 1 else "", fatal=False)
-    products = {"own": "products our own", "torch": "products of torch"}.get(found["rounded_products"], "not used")
-    said = ", ".join([*bf16_instructions(), products]) if bf16_instructions() else "no instructions for it"
-    idle = "" if said.endswith(("own", "torch")) else ": --matmul medium changes nothing"
-    yield Finding("bf16", said + idle, fatal=False)  # ranks may differ: in speed and rounding
-    fixed = f"glibc, mmap threshold fixed at {MMAP_THRESHOLD >> 20} MiB"
-    yield Finding("allocator", fixed if set_allocator_policy() else "not glibc: freed memory may stay with the process")
-    for module, extra, purpose in (("matplotlib", "plot", "curves.png"), ("polars", "import", "importing tables")):
-        said = f"absent; for {purpose}: pip install 'hpcgnn[{extra}]'"
-        if importlib.util.find_spec(module) is not None:
-            said = metadata.version(module)
-        yield Finding(module, said)

@@ -74,7 +74,6 @@ _SHORT_OF_MEMORY = re.compile(
     r"size calculation overflowed with sizes=\[[\d, ]*\]",  # not of negative sizes, which are a fault of the program
     re.IGNORECASE,
 )
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def memory_shortage(error: BaseException) -> MemoryShortage | None:
@@ -86,16 +85,6 @@ def memory_shortage(error: BaseException) -> MemoryShortage | None:
     short = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
     if not short and not (isinstance(error, (OSError, RuntimeError)) and _SHORT_OF_MEMORY.search(text)):
         return None
-    amount = re.search(r"(?:allocate:?|asked for) ([\d.]+) ([KMGTPE]?i?B|bytes)", text)
-    wanted = (
-        f"{_readable(float(amount[1]), amount[2])} more were asked for"
-        if amount
-        else "more was asked for than there is"
-    )
+    amount = re.search(r"(?:allocate:?|asked for) ([\d.]+ (?:[KMGTPE]?i?B|bytes))", text)
+    wanted = f"{amount[1]} more were asked for" if amount else "more was asked for than there is"
     return MemoryShortage(f"out of memory: {wanted}")
-
-
-def _readable(amount: float, unit: str) -> str:
-    size = amount * 1024 ** _UNITS.index(unit if unit in _UNITS else "bytes")
-    power = min(len(_UNITS) - 1, max(0, (int(size).bit_length() - 1) // 10))
-    return f"{size / 1024**power:.3g} {_UNITS[power]}"

@@ -3,6 +3,7 @@
 A program calls `end_at_once` before its other imports, and `end_in_order` when it has loaded them.
 """
 
+import functools
 import os
 import signal
 from types import FrameType
@@ -11,25 +12,20 @@ from typing import NoReturn
 from hpcgnn.comm.launcher import launch
 
 
-class _End:
+def _end(program: str, number: int, frame: FrameType | None) -> NoReturn:
     """A handler of SIGINT."""
-
-    def __init__(self, program: str) -> None:
-        self._program = program
-
-    def __call__(self, number: int, frame: FrameType | None) -> NoReturn:
-        if launch().rank == 0:
-            os.write(2, f"{self._program}: interrupted\n".encode())
-        os._exit(130)
+    if launch().rank == 0:
+        os.write(2, f"{program}: interrupted\n".encode())
+    os._exit(130)
 
 
 def end_at_once(program: str) -> None:
     """From now on Ctrl-C ends this process with code 130. Where it is ignored, as in background jobs, it stays so."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _End(program))
+        signal.signal(signal.SIGINT, functools.partial(_end, program))
 
 
 def end_in_order() -> None:
     """From now on Ctrl-C is an exception again."""
-    if isinstance(signal.getsignal(signal.SIGINT), _End):
+    if isinstance(signal.getsignal(signal.SIGINT), functools.partial):
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,10 +1,9 @@
 """Printing: a terminal or a pipe that fails never costs a finished job its exit code.
 
 A terminal may know no box characters (Latin-1, ASCII). Whoever reads the pipe may have gone, and the disk under a log
-may be full. Text is shown as well as the terminal allows, and files are written all the same.
+may be full. Characters that the terminal lacks are shown as `?`, and files are written all the same.
 """
 
-import codecs
 import contextlib
 import logging
 import os
@@ -14,30 +13,9 @@ from typing import TextIO
 
 from hpcgnn.errors import ConfigError
 
-ERRORS = "hpcgnn.plain"
-_PLAIN = {
-    **dict.fromkeys("─━═–—−", "-"),
-    **dict.fromkeys("│┃║", "|"),
-    **dict.fromkeys("╭╮╰╯├┤┬┴┼┌┐└┘╞╡╪", "+"),
-    **{"×": "x", "…": "...", "→": "->", "≤": "<=", "≥": ">=", "·": ".", "µ": "u"},
-}
-
-
-def _in_plain_letters(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The error handler of our streams: a character that the encoding lacks becomes one that is like it."""
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    letter = error.object[error.start]
-    if "\udc80" <= letter <= "\udcff":  # a byte of a file's name that is no text: as it is
-        return bytes([ord(letter) - 0xDC00]), error.start + 1
-    return _PLAIN.get(letter, "?"), error.start + 1
-
-
-codecs.register_error(ERRORS, _in_plain_letters)
-
 
 def prepare_streams() -> None:
-    """Make standard output and standard error show every text as well as their encoding allows.
+    """Make standard output and standard error show `?` for a character that their encoding lacks.
 
     An error handler that the user has chosen stays. File descriptors that were closed are taken, so that no file of
     ours is opened under their number and written to by a library that prints.
@@ -49,7 +27,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if getattr(stream, "errors", None) in ("strict", "surrogateescape") and hasattr(stream, "reconfigure"):
             with contextlib.suppress(OSError, ValueError):  # one that cannot be written, which is found when it matters
-                stream.reconfigure(errors=ERRORS)
+                stream.reconfigure(errors="replace")
 
 
 def check_directory() -> None:
@@ -73,7 +51,7 @@ def tell(text: str, stream: TextIO | None = None, needed: bool = False) -> None:
         try:
             print(text, file=stream, flush=True)
         except UnicodeEncodeError:  # a stream that is not prepared, such as a script's own
-            print(text.encode(stream.encoding, ERRORS).decode(stream.encoding, "replace"), file=stream, flush=True)
+            print(text.encode(stream.encoding, "replace").decode(stream.encoding), file=stream, flush=True)
     except (OSError, ValueError) as error:
         _leave(stream)
         if isinstance(error, BrokenPipeError):

@@ -136,7 +136,6 @@ def bring_up(
     """
     comm = session.comm
     torch.set_num_threads(session.threads)
-    torch.set_float32_matmul_precision(config.run.matmul)
     needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):

@@ -13,7 +13,6 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.cores import Binding, domains_of
-from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
@@ -26,7 +25,10 @@ from hpcgnn.tasks.registry import TASKS
 
 log = logging.getLogger("hpcgnn")
 IMBALANCE_WARNING = 1.05
-CROWDED = "ranks share cores: the times of this run say little; see `hpcgnn doctor`"
+CROWDED = (
+    "ranks share cores, so times say little: start fewer ranks per node, lower --threads, or bind ranks (srun "
+    "--cpu-bind=cores)"
+)
 
 
 def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
@@ -59,10 +61,6 @@ def log_start(ready: BringUp) -> None:
         log.info("%s", place)
     for warning in warnings:
         log.warning("%s", warning)
-    if ready.plan.config.run.matmul == "medium" and not bf16_instructions():
-        log.warning(
-            "--matmul medium changes nothing here: this processor has no bf16 instructions (see `hpcgnn doctor`)"
-        )
     if spec.loop_relation:
         log.info(
             "added self loops are relation %d of %s, besides the weights that it has for a node itself",

@@ -10,18 +10,14 @@ from hpcgnn.offering import lazily
 if TYPE_CHECKING:
     from hpcgnn.comm.communicator import Communicator as Communicator
     from hpcgnn.comm.communicator import Exchange as Exchange
-    from hpcgnn.comm.communicator import Finished as Finished
     from hpcgnn.comm.communicator import Message as Message
-    from hpcgnn.comm.communicator import PersistentExchange as PersistentExchange
     from hpcgnn.comm.communicator import SoloCommunicator as SoloCommunicator
     from hpcgnn.comm.ledger import Ledger as Ledger
 
 _HOMES = {
     "Communicator": "hpcgnn.comm.communicator",
     "Exchange": "hpcgnn.comm.communicator",
-    "Finished": "hpcgnn.comm.communicator",
     "Message": "hpcgnn.comm.communicator",
-    "PersistentExchange": "hpcgnn.comm.communicator",
     "Ledger": "hpcgnn.comm.ledger",
     "SoloCommunicator": "hpcgnn.comm.communicator",
 }

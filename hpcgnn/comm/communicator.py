@@ -8,6 +8,7 @@ torch.distributed. tests/mpi/comm/test_communicator.py holds the contract of all
 """
 
 import contextlib
+import functools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,66 +32,22 @@ Message = tuple[int, torch.Tensor]
 class Exchange:
     """Messages that are under way: sent tensors must not change, nor received ones be read, until they are through.
 
-    None of the verbs is collective.
+    None of the verbs is collective. Of this class itself nothing is under way.
     """
-
-    #: Whether both have been waited for.
-    finished = True
 
     def progress(self) -> None:
         """Let the messages advance in the background while this rank computes."""
 
-    def arrived(self) -> bool:
-        """Whether all are through; looks and does not wait."""
-        raise NotImplementedError
-
     def finish_receiving(self) -> None:
         """Wait until the incoming messages are here."""
-        raise NotImplementedError
 
     def finish_sending(self) -> None:
         """Wait until the tensors that go may be used again."""
-        raise NotImplementedError
 
     def finish(self) -> None:
         """Wait for both."""
         self.finish_receiving()
         self.finish_sending()
-
-
-class Finished(Exchange):
-    """Nothing is under way."""
-
-    def arrived(self) -> bool:
-        return True
-
-    def finish_receiving(self) -> None:
-        pass
-
-    def finish_sending(self) -> None:
-        pass
-
-
-class PersistentExchange:
-    """Messages that are sent repeatedly, from and into the same memory: peers, order, sizes never change.
-
-    `begin` equals an `exchange` of them, with the same guarantees, once the last round is complete. A transport may
-    prepare them (`persistent`). That is done in the second round: for messages sent only once it would be wasted.
-    """
-
-    def __init__(self, comm: "Communicator", outgoing: list[Message], incoming: list[Message], kind: str) -> None:
-        self._comm, self._messages, self._times = comm, (outgoing, incoming, kind), 0
-        self._prepared: Callable[[], Exchange] | None = None
-        self._last: Exchange = Finished()
-
-    def begin(self) -> Exchange:
-        """Begin to send and to receive them once more. Not collective, as `exchange` is not."""
-        assert self._last.finished, "the messages of the time before have been waited for"
-        self._times += 1
-        if self._times == 2:
-            self._prepared = self._comm.persistent(*self._messages)
-        self._last = self._comm.exchange(*self._messages) if self._prepared is None else self._prepared()
-        return self._last
 
 
 class NodeMemory(Protocol):
@@ -163,18 +120,13 @@ class Communicator:
         """
         raise NotImplementedError
 
-    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> PersistentExchange:
-        """Return the same messages as a PersistentExchange, to be begun many times. Not collective.
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange]:
+        """Return a function that begins the same messages, from and into the same memory, once the last are through.
 
-        Arguments as in `exchange`; each `begin` takes the place of such a call in the order. Preparation costs nothing
-        before the second round, so messages made anew for every epoch may use it too. The other end need not prepare
-        its side.
+        Arguments as in `exchange`; each call takes the place of such a call in the order. The other end need not
+        prepare its side. Not collective.
         """
-        return PersistentExchange(self, outgoing, incoming, kind)
-
-    def persistent(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange] | None:
-        """Return what begins prepared messages, with arguments as in `exchange`; None where there are none."""
-        return None
+        return functools.partial(self.exchange, outgoing, incoming, kind)
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         """Exchange one number with each rank.
@@ -309,7 +261,7 @@ class SoloCommunicator(Communicator):
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
         assert not outgoing and not incoming, "one rank has nobody to exchange with"
-        return Finished()
+        return Exchange()
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         return numbers.clone()

@@ -31,11 +31,6 @@ _LAUNCHERS = {
 }
 # torchrun's names are so common that they count first only together with this one.
 _TORCHRUN = "TORCHELASTIC_RUN_ID"
-# Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
-# (docs/cluster.md has both).
-SPINS = "2000"
-# Variables by which the user sets how idle threads wait.
-_WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
 class Launch(NamedTuple):
@@ -170,26 +165,6 @@ def _tasks_of_node(text: str, node: int) -> int | None:
             return None
         counts += [int(tasks)] * int(times or 1)
     return counts[node] if node < len(counts) else None
-
-
-def waiting(cores: int, physical: int, outside: int) -> dict[str, str]:
-    """Return {variable: value} for the waits of idle OpenMP threads, to be set before the runtime is loaded.
-
-    That is before the ranks have met. Threads of a rank with cores of its own look for work for a moment, and then
-    sleep: waking them takes as long. All others sleep at once, since another rank needs the core. The user's settings
-    stay.
-
-    Args:
-        cores: number of cores that this rank may use.
-        physical: the same without hardware threads.
-        outside: number of cores that its launcher may use, 0 if unknown.
-    """
-    policy = {} if "OMP_WAIT_POLICY" in os.environ else {"OMP_WAIT_POLICY": "passive"}
-    local, node = launch().local_size, min(outside or cores, _number("SLURM_CPUS_ON_NODE") or cores + outside)
-    if local is None or any(name in os.environ for name in _WAIT_VARIABLES):
-        return policy
-    threads = threads_per_rank(physical, 1 if cores < node else local)  # bound to cores of its own, or not
-    return policy | ({"GOMP_SPINCOUNT": SPINS} if threads <= cores and threads * local <= node else {})
 
 
 def threads_per_rank(cores: int, sharers: int) -> int:

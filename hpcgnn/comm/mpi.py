@@ -11,7 +11,6 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +19,10 @@ import torch
 from mpi4py import MPI
 
 from hpcgnn import cores
-from hpcgnn.comm.communicator import Message
+from hpcgnn.comm.communicator import Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.node_memory import MpiNodeMemory
-from hpcgnn.comm.transport import Transport, bytes_of, numbers_of
+from hpcgnn.comm.transport import Transport, bytes_of
 
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 #: Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
@@ -64,11 +63,6 @@ def _one_of(size: int, most: int) -> MPI.Datatype:
     return kind
 
 
-def as_numbers(tensor: torch.Tensor) -> Any:
-    """The tensor's numbers as an MPI buffer of their type. Raises ValueError for types that are not reduced."""
-    return [numbers_of(tensor).numpy(), _TYPES[tensor.dtype]]
-
-
 class _Started(list[MPI.Request]):
     """Started requests.
 
@@ -90,34 +84,19 @@ class MpiPersistentRequests:
     def __init__(self, communicator: MPI.Comm, outgoing: list[Message], incoming: list[Message], tag: int) -> None:
         self._receives = [communicator.Recv_init(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         self._sends = [communicator.Send_init(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
-        self._batches = _in_order(
-            [*(("from", rank) for rank, _ in incoming), *(("to", rank) for rank, _ in outgoing)],
-            [*self._receives, *self._sends],
-        )
+        # Startall starts in any order: messages for the same rank are started one by one.
+        self._at_once = all(len(dict(messages)) == len(messages) for messages in (incoming, outgoing))
         # mpi4py drops requests and does not free them.
         self.free = weakref.finalize(self, _free, [*self._receives, *self._sends])
         self.free.atexit = False
 
     def start(self) -> tuple[list[MPI.Request], list[MPI.Request]]:
-        for batch in self._batches:
+        requests = [*self._receives, *self._sends]
+        for batch in [requests] if self._at_once else [[each] for each in requests]:
             MPI.Prequest.Startall(batch)
         receives, sends = _Started(self._receives), _Started(self._sends)
         receives.owner = sends.owner = self
         return receives, sends
-
-
-def _in_order(ways: list[tuple[str, int]], requests: list[MPI.Prequest]) -> list[list[MPI.Prequest]]:
-    """Return the requests in lists that are started one after another.
-
-    Startall starts the requests of a list in any order, so a second message for the same rank has to wait for the next
-    list. With one message per peer, there is one list.
-    """
-    batches: dict[int, list[MPI.Prequest]] = {}
-    seen: Counter[tuple[str, int]] = Counter()
-    for way, request in zip(ways, requests, strict=True):
-        batches.setdefault(seen[way], []).append(request)
-        seen[way] += 1
-    return list(batches.values())
 
 
 def _free(requests: list[MPI.Prequest]) -> None:
@@ -161,11 +140,6 @@ class Progress(threading.Thread):
             if not self.awake.is_set():
                 self.awake.set()
 
-    def arrived(self, requests: list[Any]) -> bool:
-        """Test whether these requests are complete. Some may be watched: two threads must not test at a time."""
-        with self.lock:
-            return _through(requests)
-
     def release(self, requests: list[Any]) -> None:
         """Take requests back: MPI forbids two threads to complete the same request."""
         with self.lock:
@@ -202,16 +176,19 @@ class MpiCommunicator(Transport):
         receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         return receives, [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
 
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> MpiPersistentRequests | None:
-        requests = MpiPersistentRequests(self._comm, outgoing, incoming, tag)
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange]:
+        """Persistent requests take their place in the order of all other messages, as MPI defines it.
+
+        A started request matches like one sent at that moment (MPI 4.1, 3.9), with any request of the other end,
+        prepared or not. So the rule of `exchange` is enough. Both ends begin in the same order for each pair of ranks
+        and kind, however many transfers are under way.
+        """
+        requests = MpiPersistentRequests(self._comm, outgoing, incoming, self._tag(kind))
         self._prepared.add(requests)
-        return requests
+        return lambda: self._counted(requests.start(), outgoing, incoming, kind)
 
     def advance(self, requests: list[MPI.Request]) -> None:
         self._progress.watch(requests)
-
-    def arrived(self, requests: list[MPI.Request]) -> bool:
-        return self._progress.arrived(requests)
 
     def release(self, requests: list[MPI.Request]) -> None:
         self._progress.release(requests)
@@ -245,7 +222,8 @@ class MpiCommunicator(Transport):
         share cores.
         """
         for part in numbers.split(MOST_COUNT):
-            request = self._comm.Iallreduce(MPI.IN_PLACE, as_numbers(part), _OPS[op])
+            buffer = [part.numpy(), _TYPES[part.dtype]]
+            request = self._comm.Iallreduce(MPI.IN_PLACE, buffer, _OPS[op])
             self._collective([request], kind, part.nbytes)
 
     def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:

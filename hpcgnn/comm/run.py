@@ -96,12 +96,11 @@ def end_with(session: Session | None, error: BaseException) -> int:
     here, watchdog = (launch(), None) if session is None else (session.comm, session.watchdog)
     rank, size = here.rank, here.size
     if isinstance(error, LostConnection):
-        _end_lost(
-            rank,
-            watchdog,
+        lost = (
             f"hpcgnn: rank {rank} of {size} has lost another one, which has ended or whose node is gone ({error}); the "
-            "job ends. Continue with --resume",
+            "job ends. Continue with --resume"
         )
+        _end_job(rank, watchdog, LOST, lambda others: lost, EXIT_STALLED)
     line = _in_a_line(error)
     if isinstance(error, HpcgnnError):
         if error.everywhere or (session is not None and size == 1):
@@ -181,6 +180,9 @@ def _others(speaker: int, lines: Mapping[int, str]) -> str:
 def _end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[str], str], code: int) -> NoReturn:
     """End the job because this rank failed. Does not return.
 
+    The cause of a lost connection is at the other end. A failed rank reports itself, and its node's watchdog sees a
+    killed one.
+
     Args:
         rank: this rank.
         watchdog: None if this rank is alone.
@@ -190,38 +192,19 @@ def _end_job(rank: int, watchdog: Watchdog | None, line: str, text: Callable[[st
     """
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # an impatient Ctrl-C would take the reason away
-        lines = {rank: line} if watchdog is None else watchdog.gather_failures(line)
-        if rank == min(lines):
+        lines = {rank: line}
+        if watchdog is not None:
+            if line == LOST:
+                watchdog.wait_for_a_verdict()
+            lines = watchdog.gather_failures(line)
+        causes = [failed for failed, each in lines.items() if each not in CONSEQUENCES]
+        if line == LOST and causes:
+            code = EXIT_FAULT  # as of any fault: srun reports the highest code of all ranks
+        if rank == min(causes or lines):
             say(text(_others(rank, lines)))
-        else:
+        if rank != min(lines) or line == LOST:
             time.sleep(_SECONDS_FOR_THE_SPEAKER)
     finally:  # out of memory, or standard error is gone: the job must end all the same
-        abort(code)
-
-
-def _end_lost(rank: int, watchdog: Watchdog | None, text: str) -> NoReturn:
-    """End the job because a connection to another rank broke. Does not return.
-
-    The cause is at the other end. A failed rank reports itself, and its node's watchdog sees a killed one.
-
-    Args:
-        rank: this rank.
-        watchdog: None if this rank is alone.
-        text: message, printed only if neither reports in time.
-    """
-    code = EXIT_STALLED
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        lines = {rank: LOST}
-        if watchdog is not None:
-            watchdog.wait_for_a_verdict()
-            lines = watchdog.gather_failures(LOST)
-        if not CONSEQUENCES.issuperset(lines.values()):
-            code = EXIT_FAULT  # as of any fault: srun reports the highest code of all ranks
-        elif rank == min(lines):
-            say(text)
-        time.sleep(_SECONDS_FOR_THE_SPEAKER)
-    finally:
         abort(code)
 
 

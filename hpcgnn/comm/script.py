@@ -74,10 +74,7 @@ def _finish() -> None:
 
 def _meet(comm: Communicator) -> None:
     """Return when all ranks have come here: by messages, for a collective call could meet another one elsewhere."""
-    word, others = torch.zeros(1), range(1, comm.size)
-    if comm.rank == 0:
-        comm.exchange([], [(rank, torch.zeros(1)) for rank in others], _END).finish()
-        comm.exchange([(rank, word) for rank in others], [], _END).finish()
-    else:
-        comm.exchange([(0, word)], [], _END).finish()
-        comm.exchange([], [(0, word)], _END).finish()
+    others = [0] if comm.rank else range(1, comm.size)
+    messages = [(rank, torch.zeros(1)) for rank in others]
+    for outgoing, incoming in [(messages, []), ([], messages)] if comm.rank else [([], messages), (messages, [])]:
+        comm.exchange(outgoing, incoming, _END).finish()

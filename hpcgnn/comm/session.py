@@ -70,7 +70,7 @@ class Session:
         transport: a value of --comm.
         threads: threads per rank.
         ranks_on_node, node: number of ranks of the node, and the first of them.
-        crowding, shares_cores: threads per core, and whether they are more than one.
+        crowding: threads per core; above 1 ranks share cores.
 
     Args:
         threads: None for the launcher's number (`threads_per_rank`).
@@ -93,7 +93,6 @@ class Session:
             self.watchdog.start()
         self.threads = threads or threads_per_rank(cores.physical(own.cores), own.sharers(started.near))
         self.crowding = own.crowding(self.threads, started.near)
-        self.shares_cores = self.crowding > 1
         with cores.all_used():
             self.comm = started.transport(self.crowding, heartbeat)
         self.comm.first_of_node = started.rank == started.node

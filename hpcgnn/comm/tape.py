@@ -8,9 +8,9 @@ Spans belong to one thread, so they nest or follow each other. Their times are o
 finds the offset to rank 0's.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -43,9 +43,14 @@ class Tape:
         else:
             self.lost += 1
 
-    def span(self, name: str, category: str, about: dict[str, Any] | None = None) -> "_Span":
-        """A context manager: its body is the span."""
-        return _Span(self, name, category, about)
+    @contextlib.contextmanager
+    def span(self, name: str, category: str, about: dict[str, Any] | None = None) -> Iterator[None]:
+        """The body is the span."""
+        begin = clock()
+        try:
+            yield
+        finally:
+            self.add(name, category, begin, clock(), about)
 
     def begin_phase(self) -> None:
         """Streams are numbered from 1 in every phase."""
@@ -55,23 +60,6 @@ class Tape:
         """The number of the stream that begins."""
         self.streams += 1
         return self.streams
-
-
-class _Span:
-    """A plain class: a generator's context manager takes longer than a small kernel."""
-
-    __slots__ = ("_about", "_begin", "_category", "_name", "_tape")
-
-    def __init__(self, tape: Tape, name: str, category: str, about: dict[str, Any] | None) -> None:
-        self._tape, self._name, self._category, self._about = tape, name, category, about
-
-    def __enter__(self) -> None:
-        self._begin = clock()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._tape.add(self._name, self._category, self._begin, clock(), self._about)
 
 
 def offset_to_first(comm: Communicator, now: Callable[[], float] = clock) -> tuple[float, float]:

@@ -1,24 +1,19 @@
 """The communicator's operations over a process group of torch.distributed, for backends that send and receive (gloo).
 
 gloo has a thread of its own that moves messages while the rank computes, so no helper thread of ours is needed. A rank
-that waits for it sleeps, so ranks may share cores. Two missing features of gloo's sends and receives shape this file.
-They have no test for completion, and a wait with a limit breaks all connections when the limit passes. So a test starts
-a thread that waits without a limit, and the watchdog ends a standstill.
+that waits for it sleeps, so ranks may share cores. A wait with a limit breaks all connections when the limit passes. So
+waits have none, and the watchdog ends a standstill.
 """
 
-import base64
-import json
+import io
+import pickle
 import re
-import threading
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from hpcgnn import cores
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import chosen_interface
@@ -29,7 +24,26 @@ from hpcgnn.errors import ConfigError, LostConnection
 FOREVER = timedelta(days=3650)
 
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_OF_ARRAYS = {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"}
 _BROKEN = re.compile("connect|broken pipe|reset by|closed|(read|write) error|timed out", re.IGNORECASE)
+
+
+class PlainData(pickle.Unpickler):
+    """Reads numbers, texts, their collections and numpy's arrays, and runs no code for anything else.
+
+    `load` raises UnpicklingError for other data.
+    """
+
+    def find_class(self, module: str, name: str) -> Any:
+        """A name of numpy's pickles, or a named tuple of this package."""
+        root = module.partition(".")[0]
+        if root == "numpy" and name in _OF_ARRAYS:
+            return super().find_class(module, name)
+        if root == "hpcgnn":
+            found = super().find_class(module, name)
+            if isinstance(found, type) and issubclass(found, tuple):
+                return found
+        raise pickle.UnpicklingError(f"objects between ranks are plain data, got {module}.{name}")
 
 
 class Request:
@@ -37,40 +51,13 @@ class Request:
 
     def __init__(self, work: Any, about: str, *kept: Any) -> None:
         self._work, self._about, self._kept = work, about, kept
-        self.done = False
-        self._failure: BaseException | None = None
-        self.watcher: threading.Thread | None = None
 
     def complete(self) -> None:
-        """Wait for it, in this thread."""
+        """Wait for it."""
         try:
             self._work.wait()
         except RuntimeError as error:
             raise broken(error, self._about) from error.__cause__
-        self.done = True
-
-    def watch(self) -> None:
-        """The same, in a thread of its own: the error is for the one who asks."""
-        try:
-            self.complete()
-        except BaseException as error:
-            self._failure = error
-            self.done = True
-
-    def wait(self) -> None:
-        """Wait for it, whoever does so already: two threads must not complete the same one."""
-        if self.watcher is not None:
-            self.watcher.join()
-            if self._failure is not None:
-                raise self._failure
-        elif not self.done:
-            self.complete()
-
-
-def _watch(requests: list[Request]) -> None:
-    cores.use_all()
-    for each in requests:
-        each.watch()
 
 
 def broken(error: RuntimeError, about: str) -> Exception:
@@ -111,18 +98,9 @@ class TorchCommunicator(Transport):
     def _post(self, verb: Any, way: str, rank: int, data: torch.Tensor, tag: int) -> Request:
         return _request(f"{way} rank {rank}", verb, [data], rank, tag)
 
-    def arrived(self, requests: list[Request]) -> bool:
-        unseen = [each for each in requests if not each.done and each.watcher is None]
-        if unseen:
-            watcher = threading.Thread(target=_watch, args=[unseen], name="hpcgnn-arrivals", daemon=True)
-            for each in unseen:
-                each.watcher = watcher
-            watcher.start()
-        return all(each.done for each in requests)
-
     def _wait(self, requests: list[Request]) -> None:
         for each in requests:
-            each.wait()
+            each.complete()
 
     def _all(self, verb: Any, *arguments: Any) -> Request:
         """The request of a collective verb."""
@@ -155,12 +133,9 @@ class TorchCommunicator(Transport):
             self._collective([request], kind, tensor.nbytes)
         return tensor
 
-    def to_bytes(self, value: Any) -> bytes:
-        """Plain data: whoever reaches a rank's port while the ranks connect may take another's place."""
-        return plain_bytes(value)
-
     def of_bytes(self, data: bytes) -> Any:
-        return of_plain_bytes(data)
+        """Plain data: whoever reaches a rank's port while the ranks connect may take another's place."""
+        return PlainData(io.BytesIO(data)).load()
 
     def _gather(self, data: torch.Tensor, sizes: list[int]) -> list[torch.Tensor]:
         """Padded to the longest: torch gathers equal parts alone."""
@@ -205,59 +180,3 @@ def _gloo(store: Any, rank: int, size: int, address: str) -> Any:
         ) from error
     options._devices, options._timeout = devices, FOREVER
     return gloo(store, rank, size, options)
-
-
-def plain_bytes(value: Any) -> bytes:
-    """A small Python value as JSON: reading it runs no code, where another user may reach the connections.
-
-    None, truth values, numbers and texts are themselves. Lists are too; all other kinds are an object of one entry,
-    whose name says what its value is. Raises TypeError for anything but plain data and numpy's arrays of numbers.
-    """
-    return json.dumps(_tagged(value)).encode()
-
-
-def of_plain_bytes(data: bytes) -> Any:
-    """The value of `plain_bytes`. Raises ValueError for bytes that are not of one."""
-    try:
-        return json.loads(data, object_hook=_untagged)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"expected plain data, got {data[:40]!r}: {error}") from error
-
-
-def _tagged(value: Any) -> Any:
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) is list:
-        return [_tagged(each) for each in value]
-    if isinstance(value, tuple):
-        return {"tuple": [_tagged(each) for each in value]}
-    if isinstance(value, dict):
-        return {"dict": [[_tagged(key), _tagged(each)] for key, each in value.items()]}
-    if isinstance(value, frozenset):
-        return {"set": [_tagged(each) for each in value]}
-    if isinstance(value, bytes):
-        return {"bytes": base64.b64encode(value).decode()}
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
-        if isinstance(value, np.generic):
-            return value.item()
-        return {"array": [value.dtype.str, value.shape, base64.b64encode(np.ascontiguousarray(value).data).decode()]}
-    raise TypeError(f"objects between ranks are plain data, got {type(value).__name__}")
-
-
-def _untagged(value: dict[str, Any]) -> Any:
-    ((kind, held),) = value.items()
-    return _KINDS[kind](held)
-
-
-def _array(held: list[Any]) -> np.ndarray:
-    dtype, shape, text = held
-    return np.frombuffer(bytearray(base64.b64decode(text)), np.dtype(dtype)).reshape(shape)
-
-
-_KINDS: dict[str, Callable[[Any], Any]] = {
-    "tuple": tuple,
-    "dict": dict,
-    "set": frozenset,
-    "bytes": base64.b64decode,
-    "array": _array,
-}

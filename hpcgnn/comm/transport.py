@@ -4,10 +4,8 @@ A transport gives messages to a library and gets requests back. `comm/mpi.py` an
 calls of the library and the waits. Counts and signs of life are here, once.
 """
 
-import functools
 import time
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,18 +64,8 @@ class Transport(Communicator):
         """Give messages to the library and return (receives, sends)."""
         raise NotImplementedError
 
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> Any:
-        """Requests of these messages that `start() -> (receives, sends)` starts, again and again, while none is under
-        way; None where the library has none.
-        """
-        return None
-
     def advance(self, requests: list[Any]) -> None:
         """Let these requests advance while this rank computes."""
-
-    def arrived(self, requests: list[Any]) -> bool:
-        """Whether these requests are complete; looks and does not wait."""
-        raise NotImplementedError
 
     def release(self, requests: list[Any]) -> None:
         """Take requests back that were to advance: this thread waits for them now."""
@@ -101,33 +89,15 @@ class Transport(Communicator):
     # --- the common part ----------------------------------------------------------------------------------------------
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        begin = functools.partial(self._begin, outgoing, incoming, self._tag(kind))
-        return self._counted(begin, outgoing, incoming, kind)()
+        return self._counted(self._begin(outgoing, incoming, self._tag(kind)), outgoing, incoming, kind)
 
-    def persistent(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange] | None:
-        """Persistent requests take their place in the order of all other messages, as MPI defines it.
-
-        A started request matches like one sent at that moment (MPI 4.1, 3.9), with any request of the other end,
-        prepared or not. So the rule of `exchange` is enough. Both ends begin in the same order for each pair of ranks
-        and kind, however many transfers are under way.
-        """
-        requests = self._persistent(outgoing, incoming, self._tag(kind)) if outgoing or incoming else None
-        return None if requests is None else self._counted(requests.start, outgoing, incoming, kind)
-
-    def _counted(
-        self, begin: Callable[[], Requests], outgoing: list[Message], incoming: list[Message], kind: str
-    ) -> Callable[[], "Requested"]:
-        """Return a function that begins messages, and counts them."""
-        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
-        messages, used = len(outgoing), kind if outgoing or incoming else ""
-
-        def counted() -> Requested:
-            receives, sends = begin()
-            if used:
-                self.ledger.add(used, messages, sent, received)
-            return Requested(self, receives, sends, used)
-
-        return counted
+    def _counted(self, requests: Requests, outgoing: list[Message], incoming: list[Message], kind: str) -> "Requested":
+        """Count messages that have begun."""
+        used = kind if outgoing or incoming else ""
+        if used:
+            sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+            self.ledger.add(used, len(outgoing), sent, received)
+        return Requested(self, *requests, used)
 
     def _tag(self, kind: str) -> int:
         """A message of another kind is not taken for one of this."""
@@ -210,17 +180,10 @@ class Requested(Exchange):
         # None: there are none, or they have been waited for.
         self._receives, self._sends = receives or None, sends or None
 
-    @property
-    def finished(self) -> bool:  # type: ignore[override]
-        return self._receives is self._sends is None
-
     def progress(self) -> None:
         for requests in (self._receives, self._sends):
             if requests:
                 self._transport.advance(requests)
-
-    def arrived(self) -> bool:
-        return all([self._transport.arrived(each) for each in (self._receives, self._sends) if each])
 
     def finish_receiving(self) -> None:
         if self._receives is not None:

@@ -60,22 +60,6 @@ def online(root: Path = CPUS) -> frozenset[int]:
     return frozenset(numbers_in(root / "online")) or usable()
 
 
-_launcher: list[int] = []
-
-
-def reread(launcher: int) -> None:
-    """Read the cores anew, in a rank that was forked. launcher: the process that counts as its parent."""
-    usable.cache_clear()
-    _launcher[:] = [launcher]
-
-
-def of_parent() -> int:
-    """Return the number of cores of the parent process, 0 if it is unknown. A launcher binds its ranks, not itself."""
-    with contextlib.suppress(OSError, AttributeError):
-        return len(os.sched_getaffinity(_launcher[0] if _launcher else os.getppid()))
-    return 0
-
-
 def physical(cores: Collection[int], root: Path = CPUS) -> int:
     """Return the number of cores, with the hardware threads of a core counted once.
 

@@ -11,7 +11,6 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
-# Instructions for products of bf16 numbers, by their names in /proc/cpuinfo.
-BF16_FLAGS = ("avx512_bf16", "amx_bf16")
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -71,16 +68,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def bf16_instructions(path: str | Path = "/proc/cpuinfo") -> list[str]:
-    """Which of BF16_FLAGS this processor has; empty where the system does not say. Ranks differ as their nodes do."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            flags = next((line.partition(":")[2].split() for line in file if line.startswith("flags")), [])
-    except OSError:
-        return []
-    return [name for name in BF16_FLAGS if name in flags]
-
-
 def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
     """Return the measurements of every rank, in the order of ranks, on rank 0; None on the others. Collective."""
     comm, local = trainer.comm, trainer.local
@@ -91,7 +78,6 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "pid": os.getpid(),
         "threads": torch.get_num_threads(),
         "cores": sorted(cores.usable()),
-        "bf16_instructions": bf16_instructions(),
         "nodes": local.num_owned,
         "edges": local.inward.num_edges,
         "halo_rows": local.inward.plan.num_halo,

@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 
-from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import cap_of_nodes
 from hpcgnn.exchange.rounds import Rounds, Segment, Sides, coalesce, cut, merge, segments
 from hpcgnn.exchange.stream import Use, row_sizes
 from hpcgnn.exchange.wire import Form
+from hpcgnn.graph.cover import least_cover
 
 if TYPE_CHECKING:
     from hpcgnn.engine.views import Views
@@ -267,8 +266,7 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
     """The size of a least cover of these edges (E,), which are ordered by nodes."""
     _, firsts = np.unique(nodes, return_index=True)
     ends, indices = np.unique(rows, return_inverse=True)
-    indptr = torch.from_numpy(np.append(firsts, len(nodes)).astype(np.int64))
-    return kernels.least_cover(indptr, torch.from_numpy(indices.astype(np.int32)), len(ends))[0]
+    return least_cover(np.append(firsts, len(nodes)), indices.astype(np.int32), len(ends))[0]
 
 
 @dataclass

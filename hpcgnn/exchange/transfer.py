@@ -7,13 +7,13 @@ The ranks of a node share the buffers. Each has its lanes in them. All meet afte
 no rank begins a turn before all have computed the one before. Then nobody reads the buffer that the turn uses again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Exchange, PersistentExchange
+from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
@@ -109,7 +109,7 @@ class Transfer:
         shape = len(self._peers.ranks), turn.num_received, back.width
         memory = pieces[7 if back.narrow else 3 + odd]
         self._added = memory[: shape[0] * shape[1] * shape[2] * back.dtype.itemsize].view(back.dtype).view(shape)
-        self._messages: dict[tuple[bool, str], PersistentExchange] = {}  # by whether they return, and kind
+        self._messages: dict[tuple[bool, str], Callable[[], Exchange]] = {}  # by whether they return, and kind
 
     def sizes(self) -> dict[str, int]:
         """The trace's description."""
@@ -142,7 +142,7 @@ class Transfer:
             if returns:
                 outgoing, incoming = self.given.arriving(rank), self.taken.leaving(rank)
             self._messages[returns, kind] = self.comm.prepare(outgoing, incoming, kind)
-        under_way = self._messages[returns, kind].begin()
+        under_way = self._messages[returns, kind]()
         under_way.progress()
         return under_way
 

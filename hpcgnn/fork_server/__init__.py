@@ -85,9 +85,8 @@ def _job() -> str:
 
 
 def _become_proxy(name: str) -> NoReturn:
-    skip = len(sys.orig_argv) - len(sys.argv) + 1
-    proxy = [sys.executable, "-ISs", str(Path(__file__).with_name("proxy.py")), name, str(skip)]
-    os.execv(sys.executable, [*proxy, sys.executable, *sys.orig_argv[1:]])
+    proxy = str(Path(__file__).with_name("proxy.py"))
+    os.execv(sys.executable, [sys.executable, "-ISs", proxy, name, *sys.argv[1:]])
 
 
 def _serve(name: str, ranks: int, load: Callable[[], None]) -> None:

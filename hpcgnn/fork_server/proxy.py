@@ -1,10 +1,9 @@
 """The process that a launcher starts as a rank, where the rank itself is forked by `server.py`.
 
-    python -ISs proxy.py SOCKET SKIP COMMAND…
+    python -ISs proxy.py SOCKET ARGUMENTS…
 
-It hands its files, environment, folder and COMMAND (without the first SKIP words) to the server, passes signals on to
-the rank, and ends as the rank does: with the same code or by the same signal.
-Where there is no server it becomes COMMAND. A rank pays for it with some MiB, so it imports little.
+It hands its files, environment, folder and arguments to the server, passes signals on to the rank, and ends as the rank
+does: with the same code or by the same signal. A rank pays for it with some MiB, so it imports little.
 """
 
 import marshal
@@ -35,28 +34,6 @@ def owner(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-class _Rank:
-    """The rank's process, once it is known; signals that come before wait for it."""
-
-    def __init__(self) -> None:
-        self._handle: int | None = None
-        self._waiting: list[int] = []
-
-    def signal(self, number: int, frame: object) -> None:
-        if self._handle is None:
-            self._waiting.append(number)
-            return
-        try:
-            signal.pidfd_send_signal(self._handle, number)
-        except ProcessLookupError:  # it has just ended
-            pass
-
-    def attach(self, handle: int) -> None:
-        self._handle = handle
-        for number in self._waiting:
-            self.signal(number, None)
-
-
 def _connect(name: str) -> socket.socket:
     """Raises OSError where no server of this user listens."""
     end = time.monotonic() + _SECONDS_TO_LISTEN
@@ -79,7 +56,7 @@ def _ask(connection: socket.socket, arguments: list[str]) -> None:
     """Send the request. The proxy's copy of the launcher's channel stays open: some end a rank that closes it."""
     channel = os.environ.get("PMI_FD", "")
     descriptors = [0, 1, 2] + ([int(channel)] if channel.isdigit() else [])
-    text = marshal.dumps((dict(os.environ), os.getcwd(), arguments, os.getppid()))
+    text = marshal.dumps((dict(os.environ), os.getcwd(), arguments))
     text = LENGTH.pack(len(text)) + text
     connection.sendall(text[socket.send_fds(connection, [text], descriptors) :])
 
@@ -96,31 +73,31 @@ def _end_like(status: int) -> None:
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def main(name: str, skip: str, *command: str) -> None:
-    rank, mask = _Rank(), signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    for number in SIGNALS:
-        signal.signal(number, rank.signal)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask.difference(SIGNALS))
+def main(name: str, *arguments: str) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until there is a rank to pass them on to
     reason = "it ended before the rank was forked"
     try:
         connection = _connect(name)
-        _ask(connection, list(command[int(skip) :]))
+        _ask(connection, list(arguments))
         answer, handles, _, _ = socket.recv_fds(connection, len(FORKED), 1)
     except OSError as error:
         answer, reason = b"", str(error)
-    if answer == FORKED:
-        rank.attach(handles[0])
-        status = connection.recv(STATUS.size, socket.MSG_WAITALL)
-        # A server that is killed takes its ranks with it.
-        _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
-    os.write(2, f"hpcgnn: warning: no fork server: {reason}; this rank imports its modules itself\n".encode())
-    os.environ["HPCGNN_FORK_SERVER"] = "0"
-    waiting = [number for number in SIGNALS if number in rank._waiting]
+    if answer != FORKED:
+        os.write(2, f"hpcgnn: error: no fork server: {reason}; start without HPCGNN_FORK_SERVER\n".encode())
+        os._exit(1)
+
+    def forward(number: int, frame: object) -> None:
+        try:
+            signal.pidfd_send_signal(handles[0], number)
+        except ProcessLookupError:  # it has just ended
+            pass
+
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    for number in waiting:
-        os.kill(os.getpid(), number)
-    os.execv(command[0], command)
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    status = connection.recv(STATUS.size, socket.MSG_WAITALL)
+    # A server that is killed takes its ranks with it.
+    _end_like(STATUS.unpack(status)[0] if len(status) == STATUS.size else signal.SIGKILL)
 
 
 if __name__ == "__main__":

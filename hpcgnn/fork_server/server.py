@@ -26,7 +26,6 @@ class Request:
     """The request of a proxy: a rank with this environment, folder and arguments.
 
     Attributes:
-        parent: the proxy's parent process, the launcher.
         affinity: cores of the proxy.
         descriptors: standard input, output and error, and the launcher's channel if there is one.
     """
@@ -34,7 +33,6 @@ class Request:
     environment: dict[str, str]
     folder: str
     arguments: list[str]
-    parent: int
     affinity: frozenset[int]
     descriptors: list[int]
 
@@ -53,9 +51,9 @@ def read_request(connection: socket.socket) -> Request | None:
             more = connection.recv(1 << 20)
             data += more
         if more:
-            environment, folder, arguments, parent = marshal.loads(data[LENGTH.size :])
+            environment, folder, arguments = marshal.loads(data[LENGTH.size :])
             affinity = frozenset(os.sched_getaffinity(pid))
-            return Request(environment, folder, arguments, parent, affinity, descriptors)
+            return Request(environment, folder, arguments, affinity, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
     return None
@@ -170,5 +168,5 @@ def become_rank(request: Request, server: int) -> None:
     os.chdir(request.folder)
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, request.affinity)
-    cores.reread(request.parent)
+    cores.usable.cache_clear()
     sys.argv[1:] = request.arguments

@@ -28,9 +28,6 @@ from .convolution import Gathering as Gathering
 from .convolution import convolve as convolve
 from .convolution import convolve_backward as convolve_backward
 from .convolution import convolves as convolves
-from .cover import MOST_LEFT as MOST_LEFT
-from .cover import MOST_RIGHT as MOST_RIGHT
-from .cover import least_cover as least_cover
 from .kernel import FLOATS as FLOATS
 from .kernel import accumulation_dtype as accumulation_dtype
 from .library import describe as describe

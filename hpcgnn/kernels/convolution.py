@@ -21,7 +21,6 @@ _COMMON = {
     "gather": None,
     "tile": ...,
     "streamed": ...,
-    "rounded": False,
 }
 _NO_MEMORY = "a convolution: no memory to work in"
 #: `gather` of consecutive rows, without its result.
@@ -133,10 +132,7 @@ def convolve_backward(
 
 
 def _aggregated(aggregate: Aggregate, rows: int) -> dict[str, Any]:
-    native = library.load().native
-    assert native is not None, "the library convolves"
-    more: dict[str, Any] = {"rounded": native.factors(torch.float32)}
     if isinstance(aggregate, torch.Tensor):
-        return more | {"sums": aggregate, "streamed": aggregate.shape[-1]}
+        return {"sums": aggregate, "streamed": aggregate.shape[-1]}
     filled = _gathering.filled(**aggregate._asdict(), num_rows=rows)
-    return more | {"gather": filled, "streamed": aggregate.x.shape[1]}
+    return {"gather": filled, "streamed": aggregate.x.shape[1]}

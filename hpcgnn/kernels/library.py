@@ -31,7 +31,7 @@ import torch
 from hpcgnn.cores import openmp_runtimes
 from hpcgnn.errors import ConfigError, HpcgnnError
 
-from .interface import FLOAT_PRODUCTS, INTERFACE, ROUNDED_PRODUCTS, VECTOR_PATHS
+from .interface import INTERFACE, VECTOR_PATHS
 from .sources import fingerprint
 
 #: The library of this interpreter, else the one of a wheel, which serves every Python. Libraries of other interpreters
@@ -51,25 +51,18 @@ class Native:
     Attributes:
         library, path: the functions, and the code of the vector path.
         own_products_from: with this number of threads or more, products of float32 are our own; None: never.
-        rounds: whether our own can round their factors to bfloat16.
     """
 
-    def __init__(
-        self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None
-    ) -> None:
-        """multiplies, rounds: whether products of float32 are our own, and those of factors rounded to bfloat16; None:
-        where that is faster. A path or a processor without such products has none, whatever is asked for.
+    def __init__(self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None) -> None:
+        """multiplies: whether products of float32 are our own; None: where that is faster. A path or a processor
+        without such products has none, whatever is asked for.
         """
         for name, (result, arguments) in INTERFACE.functions.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]
-        able = library.hg_multiplies() if vector_path != "baseline" else 0
-        widest = vector_path == "avx512"
-        fewest = self._fewest_threads(widest) if multiplies is None else 1 if multiplies else None
-        self.own_products_from = fewest if able & FLOAT_PRODUCTS else None
-        wanted = widest if rounds is None else rounds
-        self.rounds = bool(able & ROUNDED_PRODUCTS) and self.own_products_from is not None and wanted
+        fewest = self._fewest_threads(vector_path == "avx512") if multiplies is None else 1 if multiplies else None
+        self.own_products_from = fewest if vector_path != "baseline" and library.hg_multiplies() else None
 
     def _fewest_threads(self, widest: bool) -> int | None:
         """On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
@@ -87,14 +80,6 @@ class Native:
         fewest = self.own_products_from
         return fewest is not None and dtype == torch.float32 and (threads or torch.get_num_threads()) >= fewest
 
-    def factors(self, dtype: torch.dtype) -> bool | None:
-        """Of products of this type: whether their factors are rounded now (`--matmul medium`). None where products are
-        torch's.
-        """
-        if not self.has_products(dtype):
-            return None
-        return self.rounds and torch.get_float32_matmul_precision() == "medium"
-
 
 class LibraryError(HpcgnnError, ImportError):
     """The compiled library cannot be used: there is none though it is demanded, or it is of other sources."""
@@ -109,12 +94,10 @@ class Loaded:
     vector_path: str | None = None
     reason: str | None = None
 
-    def on(self, vector_path: str, multiplies: bool | None = None, rounds: bool | None = None) -> "Loaded":
+    def on(self, vector_path: str, multiplies: bool | None = None) -> "Loaded":
         """The same library on another vector path, with products as of `Native`."""
         assert self.native is not None, "torch has no vector paths"
-        return replace(
-            self, native=Native(self.native.library, vector_path, multiplies, rounds), vector_path=vector_path
-        )
+        return replace(self, native=Native(self.native.library, vector_path, multiplies), vector_path=vector_path)
 
 
 #: watch(name of a kernel, its arguments) -> the context manager to enter while the kernel runs.
@@ -218,8 +201,7 @@ def describe() -> dict[str, Any]:
         vector_paths: the paths that this processor could use.
         openmp_runtimes: files of the OpenMP runtimes in the process; more than one is a fault.
         threads: int, torch's setting, which the kernels follow at each call.
-        products, rounded_products: the kernel of float32 products, and of products with rounded factors: "own" or
-            "torch" (see projection.py); "none": our own do not round here.
+        products: the kernel of float32 products: "own" or "torch" (see projection.py).
     """
     loaded = load()
     native = loaded.native
@@ -233,7 +215,6 @@ def describe() -> dict[str, Any]:
         "openmp_runtimes": openmp_runtimes(),
         "threads": torch.get_num_threads(),
         "products": "own" if own else "torch",
-        "rounded_products": "torch" if native is None or not own else "own" if native.rounds else "none",
     }
 
 

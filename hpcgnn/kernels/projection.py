@@ -3,8 +3,7 @@
 Products are alone, or with ELU and dropout before them, and backwards with all the gradients.
 
 torch has products from MKL and oneDNN on x86, which leave much of an AMD processor unused. There the product of float32
-is our own, and with AVX512-BF16 that of factors which `--matmul medium` rounds. Elsewhere, and for other types, it is
-torch's.
+is our own. Elsewhere, and for other types, it is torch's.
 
 With our own products a projection is one pass over the rows. A block of them stays in the cache from ELU to the
 product, and from the product to ELU's gradient. No thread waits for another in between. With torch's products (see
@@ -32,7 +31,6 @@ _NO_MEMORY = "a product: no memory to work in"
         "weight": "strided weights of x (depth, width)",
         "bias": "optional type of weight [width]",
         "add": False,
-        "rounded": False,
     },
     memory=_NO_MEMORY,
 )
@@ -64,9 +62,7 @@ def multiply(
     """
     if bias is not None and add:
         raise ValueError("bias: expected None where the product is added")
-    native = library.load().native
-    rounded = None if native is None else native.factors(weight.dtype)
-    _multiply(out, x, weight, bias, add, bool(rounded), compiled=rounded is not None)
+    _multiply(out, x, weight, bias, add, compiled=one_pass(weight.dtype))
 
 
 class Elu(NamedTuple):
@@ -87,7 +83,6 @@ _COMMON = {
     "threshold": 0,
     "scale": 1.0,
     "elu": False,
-    "rounded": False,
     "entering": None,
     "scratch": None,
 }
@@ -208,10 +203,8 @@ def project_backward(
 
 def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | None) -> dict[str, Any]:
     """The arguments that both directions have. y: the product or its gradient."""
-    native = library.load().native
-    rounded = None if native is None else native.factors(weight.dtype)
-    compiled = rounded is not None and x.numel() > 0 and y.numel() > 0
-    given: dict[str, Any] = {"weight": weight, "rounded": bool(rounded), "compiled": compiled}
+    compiled = one_pass(weight.dtype) and x.numel() > 0 and y.numel() > 0
+    given: dict[str, Any] = {"weight": weight, "compiled": compiled}
     if elu is None:
         return given
     for name, tensor in (("x", x), ("the product or its gradient", y)):

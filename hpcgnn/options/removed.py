@@ -59,6 +59,7 @@ REMOVED = {
     "aggregator": Removed(
         "mean", "write the layer as a plugin: graph.propagate takes the maximum, too (docs/extending.md)", trained=False
     ),
+    "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
     "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
     "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),

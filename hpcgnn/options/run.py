@@ -36,13 +36,6 @@ class RunConfig:
         flag=True,
         choices=("fp32", "fp64", "mixed"),
     )
-    matmul: str = option(
-        "highest",
-        "factors of fp32 products: unchanged (highest), or rounded to bf16 (medium)",
-        details="medium: sums stay in fp32. It is faster on processors with bf16 instructions (`hpcgnn doctor`) and "
-        "changes nothing on others.",
-        choices=("highest", "medium"),
-    )
     comm: str = option(
         "mpi",
         "transport of messages (docs/cluster.md)",

@@ -165,8 +165,6 @@ def _precision(of: Selection) -> Iterator[str]:
     """Formats of numbers."""
     model, options, run = of.config.model, of.config.schedule, of.config.run
     exact = schedules_with(lambda traits: traits.exact_epochs)
-    if run.precision == "fp64" and run.matmul != "highest":
-        yield f"--matmul {run.matmul} rounds the factors of fp32 products, got --precision fp64; leave one of them out"
     if run.precision != "mixed":
         return
     if not of.layers.mixed_precision:

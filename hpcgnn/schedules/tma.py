@@ -2,9 +2,8 @@
 
 Each rank trains on the subgraph induced by its own nodes, with their degrees in it. No data of a node leaves the rank.
 An epoch in the records is a round: local steps of each rank, then one average of parameters and of the norms' buffers.
-A round has a fixed number of steps, or lasts until rank 0's clock ends it. Rank 0 then sends a message, which the
-others check for after each step without waiting. The ranks agree at the end of a round. So evaluation and checkpoints
-are as usual: the averaged model, on the whole graph, exactly.
+A round has a fixed number of steps, or lasts for some seconds from the average before it on. The ranks agree at the end
+of a round. So evaluation and checkpoints are as usual: the averaged model, on the whole graph, exactly.
 
 A rank without training nodes takes no steps and has no weight in the average. Each rank keeps its optimizer's state.
 With `--correct-every` a round may end with one exact step on the whole graph. Its optimizer is separate and equal on
@@ -53,7 +52,7 @@ class TmaConfig(ScheduleConfig):
     )
     average_seconds: float = option(
         0.0,
-        "tma: average the parameters after this time on rank 0's clock",
+        "tma: average the parameters after this time",
         least=0.0,
         schedules=("tma",),
         most=YEAR,
@@ -108,19 +107,11 @@ class Averaging(AllreduceEveryStep):
         return self._until_the_clock()
 
     def _until_the_clock(self) -> Iterator[int]:
-        """Yield steps until rank 0 ends the round, at least one."""
-        comm, number, word = self._comm, 0, torch.zeros(1, dtype=torch.int32)
-        end = time.monotonic() + self._options.average_seconds
-        end_of_round = comm.exchange([], [] if comm.rank == 0 else [(0, word)], "control")
-        while self._trains:
+        """Yield steps for the seconds of a round, at least one. All ranks have begun it after the same average."""
+        number, end = 0, time.monotonic() + self._options.average_seconds
+        while self._trains and (number == 0 or time.monotonic() < end):
             yield number
             number += 1
-            if time.monotonic() >= end if comm.rank == 0 else end_of_round.arrived():
-                break
-        if comm.rank == 0:
-            time.sleep(max(0.0, end - time.monotonic()))
-            end_of_round = comm.exchange([(other, word) for other in range(1, comm.size)], [], "control")
-        end_of_round.finish()
 
     def _average(self, module: torch.nn.Module) -> None:
         """Parameters and buffers of all ranks by their weights, one message for each dtype. Collective."""

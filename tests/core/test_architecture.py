@@ -25,9 +25,9 @@ FLOORS = [
     ["schedules", "tasks"],
     ["plan"],
     ["engine"],
-    ["doctor", "plugins"],
+    ["plugins"],
     ["app"],
-    ["estimate", "interface"],
+    ["doctor", "estimate", "interface"],
     ["cli", "testing"],
     ["__main__"],
 ]
@@ -55,7 +55,6 @@ MAY_IMPORT = {
         "graphfile/narrow.py",
         "graphfile/storage.py",
         "engine/checkpoint.py",
-        "doctor.py",
     },
     "ctypes": {
         "kernels/interface.py",

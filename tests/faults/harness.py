@@ -75,7 +75,7 @@ def nursery(*modules):
 
 def proxy(server):
     """The beginning of a command whose ranks a server of `nursery` forks: what follows is told to it."""
-    return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server, "0")
+    return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server)
 
 
 def start(
@@ -85,7 +85,6 @@ def start(
     server,
     *options,
     limit=LIMIT_SECONDS,
-    stop_seconds=3,
     per_node=None,
     without_mpi=False,
 ):
@@ -95,7 +94,7 @@ def start(
     mark = tempfile.NamedTemporaryFile(prefix="fault-")
     command = [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
     command += ["--run-dir", run_dir, "--resume", "--watchdog", WATCHDOG, *TRAINING, *options]
-    environment = {**QUIET, "FAULT_MARK": mark.name, "FAULT_STOP_SECONDS": str(stop_seconds)}
+    environment = {**QUIET, "FAULT_MARK": mark.name}
     if per_node is not None:
         environment["FAULT_PER_NODE"] = str(per_node)
     words, variables = command_and_environment(

@@ -1,7 +1,6 @@
 """Jobs in which a rank fails at one of the stages: they end, in time, with an error, and can be continued.
 
 Each test continues what the one before left; the last one compares the curve with that of a run without faults.
-`soak.py` does the same at random, hundreds of times.
 """
 
 import pytest

@@ -96,17 +96,6 @@ def test_ratios_are_taken_within_a_round_and_without_the_discarded_epochs():
     assert ratios(ours, {}) is None
 
 
-def test_growth_apart_from_that_on_the_small_graph():
-    from comparison.results import growth
-
-    found = document(
-        *TWO_ROUNDS, sample("dgl", None, [1.0, 1.0], growth=7e6, constant=True), sample("dgl", 2, [1.0, 1.0])
-    )
-    assert growth(found, "sage", "dgl", "max") == {"min": 500e6, "median": 500e6, "max": 500e6}
-    assert growth(found, "sage", "dgl", "sum", constant=True)["median"] == 14e6
-    assert growth(found, "gcn", "dgl", "sum") is None
-
-
 def test_table_has_spreads_and_names_what_was_not_measured():
     from comparison.tables import render
 
@@ -127,41 +116,6 @@ def test_table_has_spreads_and_names_what_was_not_measured():
     assert "* gat, pyg, round-1: failed: took longer than 9 s (--timeout)" in text
     assert "## gat" not in text
     assert "dgl 2.1.0: a form." in text
-
-
-def test_reference_is_what_was_asked_for_or_the_first_peer_or_ourselves():
-    from comparison.results import reference_of
-
-    assert reference_of(document(*TWO_ROUNDS), "sage") == "dgl"
-    renamed = document(*TWO_ROUNDS)
-    renamed["settings"]["reference"] = "hpcgnn 1×2"
-    assert reference_of(renamed, "sage") == "hpcgnn 1×2"
-    assert reference_of(document(TWO_ROUNDS[0]), "sage") == "hpcgnn 1×2", "the peer has no sample"
-
-
-def test_losses_are_compared_at_an_epoch_that_all_reached():
-    from comparison.results import last_losses
-
-    short, long = sample("dgl", 0, [1.0, 1.0]), sample("hpcgnn 1×2", 0, [1.0, 1.0, 1.0])
-    long["epochs"][1]["loss"] = 0.5
-    assert last_losses(document(short, long), "sage", "hpcgnn 1×2")["median"] == 0.5
-
-
-def test_cases_share_the_threads_and_alternate():
-    from comparison.cases import alternation, our_cases, peer_case
-
-    ours = our_cases([1, 2, 8], 2, {"": ["--seed", "3"], "small": ["--halo-buffer", "1"]})
-    assert [(c.ranks, c.threads) for c in ours] == [(1, 2), (2, 1), (8, 1)] * 2
-    assert ours[0].name == "hpcgnn 1×2" and ours[3].name == "hpcgnn[small] 1×2"
-    assert ours[3].options == ("--halo-buffer", "1")
-    peers = [peer_case(system, 2) for system in ("dgl", "pyg")]
-    assert len({c.name for c in [*ours, *peers]}) == len(ours) + len(peers)
-
-    turns = alternation(["sage", "gat"], [*ours[:3], *peers], 2)
-    names = [case.name for _, _, case in turns[:5]]
-    assert names == ["hpcgnn 1×2", "dgl", "hpcgnn 2×1", "pyg", "hpcgnn 8×1"]
-    assert [(model, number) for model, number, _ in turns[::5]] == [("sage", 0), ("sage", 1), ("gat", 0), ("gat", 1)]
-    assert all([case.name for _, _, case in turns[i : i + 5]] == names for i in range(0, 20, 5))
 
 
 def test_memory_less_the_constant_and_ratios_to_the_same_setting():
@@ -186,21 +140,6 @@ def test_memory_less_the_constant_and_ratios_to_the_same_setting():
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells[-4:] == ["100", "600", "0.60", "1.20"], "600 of 1000 of dgl and of 500 of one rank; all ranks together"
     assert "5.0 (2.5)" in cells
-
-
-def test_what_is_parsed():
-    from comparison.cases import parse_epochs, parse_variant
-
-    assert parse_variant("medium='--matmul medium' --seed 1") == ("medium", ["--matmul medium", "--seed", "1"])
-    assert parse_variant("medium=--matmul medium") == ("medium", ["--matmul", "medium"])
-    epochs = parse_epochs(["3", "pyg:gat=1"], 5)
-    assert (epochs("pyg", "gat"), epochs("pyg", "sage"), epochs("dgl", "gat")) == (1, 3, 3)
-    assert parse_epochs([], 5)("dgl", "gcn") == 5
-    for wrong in ("0", "x", "pyg=1", "pyg:gat", "pyg:gat=0"):
-        with pytest.raises(ValueError, match="expected N or SYSTEM:MODEL=N"):
-            parse_epochs([wrong], 5)
-    with pytest.raises(ValueError, match="expected NAME="):
-        parse_variant("medium")
 
 
 def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp_path):

@@ -25,19 +25,6 @@ def call(*command, **environment):
     )
 
 
-def test_references_are_complete():
-    assert REFERENCES.keys() >= {"default", "local"}
-    for name, table in REFERENCES.items():
-        assert table["graph"].keys() == {"nodes", "degree", "features", "classes", "seed"} and table["epochs"] > 1
-        assert table["margins"].keys() == {"time", "memory"}
-        for test in table.keys() - {"graph", "epochs", "margins"}:
-            assert table[test].keys() <= TESTS[test], f"{name}: {test}"
-    assert not REFERENCES["default"].keys() & TESTS, "figures are those of a site"
-    assert all(REFERENCES["local"][test].keys() == ranks for test, ranks in TESTS.items())
-    sent = [REFERENCES["local"]["Training"][ranks]["halo_bytes_per_epoch"] for ranks in ("1", "2", "4")]
-    assert sent[0] == 0 < sent[1] < sent[2]
-
-
 @pytest.mark.parametrize("site", SITES, ids=lambda path: path.stem)
 def test_sites(site):
     settings = runpy.run_path(str(site))["site_configuration"]

@@ -2,7 +2,7 @@
 
 `kernels` is the one way to choose: it puts an implementation in place of the one that serves, for the time of a test. A
 test that wants others names them: `pytest.mark.parametrize("kernels", [...], indirect=True)`. A name is "reference" or
-a vector path, and with that "torch", "own" or "rounded": whose products are, whatever this processor would choose.
+a vector path, and with that "torch" or "own": whose products are, whatever this processor would choose.
 """
 
 import pytest
@@ -12,11 +12,7 @@ from hpcgnn.kernels import library
 from hpcgnn.kernels.interface import VECTOR_PATHS
 
 COMPILED = library.load()
-PRODUCTS = {
-    "torch": {"multiplies": False},
-    "own": {"multiplies": True, "rounds": False},
-    "rounded": {"multiplies": True, "rounds": True},
-}
+PRODUCTS = {"torch": False, "own": True}
 
 
 def names():
@@ -32,17 +28,13 @@ def loaded(name):
     assert path in VECTOR_PATHS and products in ("", *PRODUCTS)
     if path not in names():
         pytest.skip("no compiled kernels" if COMPILED.reason else f"the processor has no {path}")
-    found = COMPILED.on(path, **PRODUCTS.get(products, {}))
-    if products == "rounded" and not found.native.rounds:
-        pytest.skip("no instructions for products of bfloat16, or a compiler that does not know them")
-    return found
+    return COMPILED.on(path, PRODUCTS.get(products))
 
 
 @pytest.fixture(params=names())
-def kernels(request, set_precision):
+def kernels(request):
     """An implementation serves: the Native of a library, or None for torch's."""
     found = loaded(request.param)
-    set_precision("medium" if request.param.endswith("rounded") else "highest")
     before = library.use(found)
     yield found.native
     library.use(before)
@@ -54,14 +46,6 @@ def path(request):
     before = library.use(loaded(request.param))
     yield request.param
     library.use(before)
-
-
-@pytest.fixture
-def set_precision():
-    """torch.set_float32_matmul_precision, until the test ends."""
-    before = torch.get_float32_matmul_precision()
-    yield torch.set_float32_matmul_precision
-    torch.set_float32_matmul_precision(before)
 
 
 @pytest.fixture

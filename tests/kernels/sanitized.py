@@ -27,7 +27,7 @@ SANITIZERS = (
 FLAGS = "-std=gnu11 -O0 -g1 -fPIC -fopenmp -fvisibility=hidden -Wno-unknown-pragmas -fno-omit-frame-pointer".split()
 FLAGS.append(f'-DHG_SOURCES="{fingerprint()}"')
 EMPTY = '#include "table.h"\n'
-EMPTY_PATH = "const hg_kernels hg_kernels_{0} = {{0}};\n"
+EMPTY_PATH = "const hg_kernels hg_kernels_{0} = {{0}};\n"  # the tables of its types are not asked for then
 
 
 def paths():
@@ -72,7 +72,9 @@ def build(folder, compiler="gcc"):
     if platform.machine() != "x86_64":
         others = []  # there is the baseline alone
     (folder / "empty.c").write_text(EMPTY + "".join(EMPTY_PATH.format(name) for name in others))
-    sources = [file for file in NATIVE.glob("*.c") if file.stem not in {f"path_{name}" for name in others}]
+    sources = [
+        file for file in NATIVE.glob("*.c") if not file.stem.startswith(tuple(f"path_{name}" for name in others))
+    ]
     # The largest first.
     sources = sorted(sources, key=lambda file: not file.stem.startswith("path_")) + [folder / "empty.c"]
     command, link = [compiler, *FLAGS, *SANITIZERS, "-I", NATIVE], [compiler, "-shared", "-fopenmp", *SANITIZERS]

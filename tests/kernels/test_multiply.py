@@ -48,7 +48,7 @@ def test_product(kernels, threads, rows, depth, width, how):
             assert torch.equal(again, out), "weights of any strides, to the same bits"
 
 
-@pytest.mark.parametrize("kernels", [*OWN, "avx2 rounded", "avx512 rounded"], indirect=True)
+@own_products
 def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
     x, out, w, _ = matrices(1000, 96, 40)
@@ -60,21 +60,6 @@ def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
     multiply(out[:7], x[500:507], w)
     assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
     assert torch.equal(out[:7], found[0][500:507])
-
-
-@own_products
-@pytest.mark.parametrize("precision, whose", [("highest", False), ("high", False), ("medium", True)])
-def test_medium_alone_rounds_where_it_can(kernels, set_precision, monkeypatch, precision, whose):
-    set_precision(precision)
-    assert kernels.factors(torch.float32) is False, "nothing is rounded without the instructions for it"
-    monkeypatch.setattr(kernels, "rounds", True)
-    assert kernels.factors(torch.float32) is whose and kernels.factors(torch.float64) is None
-
-
-@pytest.mark.parametrize("kernels", ["baseline own", "avx2 torch", "avx512 torch"], indirect=True)
-def test_products_of_torch(kernels, set_precision):
-    set_precision("medium")
-    assert kernels.factors(torch.float32) is None
 
 
 @some_products

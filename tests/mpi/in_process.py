@@ -140,16 +140,6 @@ class _Receive:
             self.through = True
 
 
-class _Persistent:
-    """Requests that begin anew."""
-
-    def __init__(self, comm, *messages):
-        self._comm, self._messages = comm, messages
-
-    def start(self):
-        return self._comm._begin(*self._messages)
-
-
 class _Collective:
     """A call of several ranks, complete when each has brought its value; `use` gets the values by rank."""
 
@@ -198,17 +188,6 @@ class ThreadCommunicator(Transport):
         while sends and receives:
             send, receive = sends.popleft(), receives.popleft()
             send.receive, receive.send = receive, send
-
-    def _persistent(self, outgoing, incoming, tag):
-        return _Persistent(self, outgoing, incoming, tag)
-
-    def arrived(self, requests):
-        if all(request.ready() for request in requests):
-            self._wait(requests)
-            return True
-        # A rank that looks again and again lets others run.
-        self.world.wait_until(self.rank, _twice())
-        return False
 
     def _wait(self, requests):
         for request in requests:
@@ -286,12 +265,6 @@ class ThreadNodeMemory:
 
     def close(self):
         pass
-
-
-def _twice():
-    """False at first, then True."""
-    answers = iter([False])
-    return lambda: next(answers, True)
 
 
 @contextlib.contextmanager

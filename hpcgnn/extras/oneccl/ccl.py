@@ -76,4 +76,3 @@ class _Arrival(Request):
         self._packed.check(told.tolist())
         self._second.complete()
         self._packed.unpack(result)
-        self.done = True

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from mpi4py import MPI
 
-from hpcgnn.comm.communicator import Message
+from hpcgnn.comm.communicator import Communicator, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.mpi import MpiCommunicator
 from hpcgnn.errors import ConfigError, LostConnection
@@ -106,6 +106,7 @@ class OneCclCommunicator(MpiCommunicator):
     """
 
     pairwise = False
+    prepare = Communicator.prepare  # an exchange is a call of all ranks: no request of one rank's
 
     def __init__(
         self, library: ctypes.CDLL, communicator: MPI.Comm, crowding: float, heartbeat: Heartbeat | None = None
@@ -153,9 +154,6 @@ class OneCclCommunicator(MpiCommunicator):
             self._group, given.data_ptr(), counts(*sent), result.data_ptr(), counts(*received)
         )
         return Request(self._library, handle, given, result)
-
-    def _persistent(self, outgoing: list[Message], incoming: list[Message], tag: int) -> None:
-        """There are none: an exchange is a call of all ranks."""
 
     def advance(self, requests: list[Any]) -> None:
         """Nothing to do: oneCCL has a thread for that."""

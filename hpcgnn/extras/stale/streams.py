@@ -11,13 +11,13 @@ A stream ends before the layer does, in bounded memory. Rows used r epochs later
 rows, in the form in which they came, as one message from each peer. They arrive in the background of whole epochs.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Exchange, Finished, PersistentExchange
+from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.plan import HaloPlan
@@ -32,8 +32,8 @@ class Letter:
     """The received messages of one epoch, or those on their way. data: their bytes; prepared: both directions."""
 
     data: torch.Tensor
-    prepared: PersistentExchange | None = None
-    under_way: Exchange = field(default_factory=Finished)
+    prepared: Callable[[], Exchange] | None = None
+    under_way: Exchange = field(default_factory=Exchange)
 
 
 class Mailbox:
@@ -46,7 +46,7 @@ class Mailbox:
     def __init__(self, comm: Communicator, turn: Turn, delay: int, home: bool) -> None:
         self._comm, self._delay, self._home, self._letters = comm, delay, home, list[Letter]()
         self._lanes = (turn.incoming, turn.outgoing) if home else (turn.outgoing, turn.incoming)
-        self._sent: Exchange = Finished()
+        self._sent = Exchange()
         self._outgoing: MessageGroup | None = None
 
     @property
@@ -77,7 +77,7 @@ class Mailbox:
             else:
                 ways = self._outgoing.leaving(rank), come.arriving(rank), "halo_forward"
             letter.prepared = self._comm.prepare(*ways)
-        self._sent = letter.under_way = letter.prepared.begin()
+        self._sent = letter.under_way = letter.prepared()
         self._letters.append(letter)
         letter.under_way.progress()
 

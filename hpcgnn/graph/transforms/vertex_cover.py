@@ -32,6 +32,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan
 from hpcgnn.exchange.sending import PartialSums, Sending
 from hpcgnn.graph.blocks import halo_blocks, joined, transposed
+from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.within_node import to_planners
 
@@ -219,11 +220,11 @@ def _cover_of_pair(
     number[own] = np.arange(len(own), dtype=np.int32)
     indptr, edges = columns.of(at)
     indices = number[columns.rows[edges]]
-    _, left, right = kernels.least_cover(torch.from_numpy(indptr), torch.from_numpy(indices), len(own))
+    _, left, right = least_cover(indptr, indices, len(own))
     degrees = np.diff(indptr), np.bincount(indices, minlength=len(own))
     found = []
-    for bit in (kernels.MOST_LEFT, kernels.MOST_RIGHT):
-        nodes, sums = ((side.numpy() & bit) != 0 for side in (left, right))
+    for bit in (MOST_LEFT, MOST_RIGHT):
+        nodes, sums = ((side & bit) != 0 for side in (left, right))
         # In both directions together: edges served by rows have their work where these arrive, others where they leave.
         moved = int(degrees[0][nodes].sum() - degrees[1][sums].sum())
         found.append((nodes, sums, loads[pair] + [moved, -moved]))

@@ -93,7 +93,7 @@ static inline int begin_walk(hg_walk *w, int path, int num_threads, const hg_att
     const hg_kernels *table = hg_table(path);
     memset(w, 0, sizeof *w);
     w->a = a;
-    w->kernels = &table->attention[a->type];
+    w->kernels = &table->of[a->type]->attention;
     w->size = hg_size_of(a->type);
     w->edge = a->indptr[0];
     w->most_tasks = HG_WAVE_TASKS;

@@ -12,7 +12,7 @@ static int threads_for(int64_t elements, int num_threads)
 HG_EXPORT void hg_elu(int path, int num_threads, int type, void *out, int64_t out_stride, const void *x,
                       int64_t x_stride, int64_t rows, int64_t width)
 {
-    void (*elu)(void *, const void *, int64_t) = hg_table(path)->between[type].elu;
+    void (*elu)(void *, const void *, int64_t) = hg_table(path)->of[type]->between.elu;
     const int64_t size = hg_size_of(type);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t i = 0; i < rows; i++)
@@ -27,7 +27,7 @@ HG_EXPORT void hg_elu_gradient(int path, int num_threads, int type, void *out, i
                                void *dots, int64_t dots_stride, const void *bias, void *sums, void *partial,
                                int64_t rows, int64_t heads, int64_t head_width, int scaled)
 {
-    const hg_between_kernels *kernels = &hg_table(path)->between[type];
+    const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
     const int64_t size = hg_size_of(type), width = heads * head_width, shares = hg_shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++)
@@ -58,7 +58,7 @@ HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, 
 HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
                             int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads, int64_t head_width)
 {
-    const hg_between_kernels *kernels = &hg_table(path)->between[type];
+    const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
     const int64_t size = hg_size_of(type);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
     for (int64_t i = 0; i < rows; i++)
@@ -70,7 +70,7 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width)
 {
-    const hg_between_kernels *kernels = &hg_table(path)->between[type];
+    const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
     const int64_t size = hg_size_of(type), shares = hg_shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++) {

@@ -73,7 +73,7 @@ HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *
         }
         if (!a->neighbour)
             add_bias(num_threads, y, y_stride, sum, stride, a->bias, num, a->width);
-        else if (hg_multiply(path, a->rounded, num_threads, y, y_stride, sum, HG_F32, stride, a->neighbour, a->neighbour_down,
+        else if (hg_multiply(path, num_threads, y, y_stride, sum, HG_F32, stride, a->neighbour, a->neighbour_down,
                              a->neighbour_across, a->bias, num, a->streamed, a->width, 0))
             return -1;
         if (!a->own)
@@ -86,7 +86,7 @@ HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *
             x = a->taken;
             x_stride = a->depth;
         }
-        if (hg_multiply(path, a->rounded, num_threads, y, y_stride, x, HG_F32, x_stride, a->own, a->own_down, a->own_across,
+        if (hg_multiply(path, num_threads, y, y_stride, x, HG_F32, x_stride, a->own, a->own_down, a->own_across,
                         NULL, num, a->depth, a->width, 1))
             return -1;
     }
@@ -99,7 +99,7 @@ static int project(int path, int num_threads, const hg_convolution_args *a, floa
 {
     hg_projection_args of_tile = {.x = x, .y = (void *)y, .gx = gx, .g_weight = g_weight, .rows = num, .depth = a->depth,
                                   .width = a->width, .heads = 1, .x_stride = x_stride, .y_stride = y_stride,
-                                  .gx_stride = gx_stride, .scale = 1, .rounded = a->rounded, .add = add, .x_type = HG_F32,
+                                  .gx_stride = gx_stride, .scale = 1, .add = add, .x_type = HG_F32,
                                   .y_type = HG_F32, .weight = own ? a->own : a->neighbour,
                                   .weight_down = own ? a->own_down : a->neighbour_down,
                                   .weight_across = own ? a->own_across : a->neighbour_across};

@@ -4,7 +4,6 @@
 #include <cpuid.h>
 #endif
 
-#include "products.h"
 #include "table.h"
 
 #if defined(__x86_64__)
@@ -37,20 +36,14 @@ HG_EXPORT int hg_supports(int path)
     return 0;
 }
 
-/* AVX2 and FMA; AVX512-BF16. */
 HG_EXPORT int hg_multiplies(void)
 {
-    int found = 0;
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        found |= HG_FLOAT_PRODUCTS;
-#if defined(HG_PAIRS)
-    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
-        found |= HG_ROUNDED_PRODUCTS;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return 0;
 #endif
-#endif
-    return found;
 }
 
 /* Of the maker on whose processors the library that torch brings along is slower (docs/kernels.md has the figures). */

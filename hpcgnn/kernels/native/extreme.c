@@ -20,10 +20,10 @@ static void each_share(const hg_extreme_args *a, void (*rows)(const hg_extreme_a
 
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
 {
-    each_share(a, hg_table(path)->largest[a->type], num_threads);
+    each_share(a, hg_table(path)->of[a->type]->largest, num_threads);
 }
 
 HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a)
 {
-    each_share(a, hg_table(path)->matching[a->type], num_threads);
+    each_share(a, hg_table(path)->of[a->type]->matching, num_threads);
 }

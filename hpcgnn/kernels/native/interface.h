@@ -17,12 +17,10 @@ enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_F16 = 3, HG_I8 = 4 };
 /* Vector paths, the narrowest first. */
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
-/* What a processor can multiply, as bits: float32, and factors rounded to bfloat16. */
 /* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
 enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3 };
 /* How messages are reduced: summed, or [mean | largest | least | squared distances from the mean]. */
 enum { HG_REDUCE_SUM = 0, HG_REDUCE_MOMENTS = 1 };
-enum { HG_FLOAT_PRODUCTS = 1, HG_ROUNDED_PRODUCTS = 2 };
 
 /* What is wrong with a block. */
 enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
@@ -228,7 +226,6 @@ typedef struct {
     uint64_t key;
     uint32_t threshold;
     int32_t elu;                /* whether rows pass through ELU, and then dropout, before they are multiplied */
-    int32_t rounded;            /* whether factors are rounded, see products.h */
     int32_t add;
     int32_t scaled;
     int32_t x_type;
@@ -271,7 +268,6 @@ typedef struct {
     int64_t own_across;
     double scale;                       /* of relu_gradient */
     int32_t relu;                       /* backwards: whether gx, which is x, is the gradient before ReLU and dropout */
-    int32_t rounded;
 } hg_convolution_args;
 
 /* The hash of the sources that this library was built from (see hpcgnn/kernels/sources.py). */
@@ -279,7 +275,7 @@ HG_EXPORT const char *hg_sources(void);
 
 /* 1 if the processor (and the operating system) can run the path, else 0. */
 HG_EXPORT int hg_supports(int path);
-/* What this processor can multiply, as bits; and 1 if it should, because the library that torch brings along is slower. */
+/* 1 if this processor can multiply matrices of float32; and 1 if it should, because the library that torch brings along is slower. */
 HG_EXPORT int hg_multiplies(void);
 HG_EXPORT int hg_should_multiply(void);
 
@@ -287,10 +283,6 @@ HG_EXPORT int hg_should_multiply(void);
 HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num_stored, const int32_t *indices,
                              int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
                              int64_t *position);
-
-/* cover.c */
-HG_EXPORT int64_t hg_least_cover(const int64_t *indptr, int64_t num_left, const int32_t *indices, int64_t num_right,
-                                 uint8_t *left, uint8_t *right);
 
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
@@ -379,7 +371,7 @@ HG_EXPORT int hg_message_forward(int path, int num_threads, const hg_message_arg
 HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_args *a);
 
 /* products.c */
-HG_EXPORT int hg_multiply(int path, int rounded, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
+HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
                           int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
                           const float *bias, int64_t rows, int64_t depth, int64_t width, int add);
 

@@ -10,7 +10,7 @@ HG_EXPORT int64_t hg_cross_entropy(int path, int num_threads, int type, double *
                                    int64_t gradient_stride, const void *x, int64_t x_stride, const int64_t *rows,
                                    const int64_t *labels, double *partial, int64_t num, int64_t num_rows, int64_t width)
 {
-    double (*const cross_entropy)(void *, const void *, int64_t, int64_t, double *) = hg_table(path)->cross_entropy[type];
+    double (*const cross_entropy)(void *, const void *, int64_t, int64_t, double *) = hg_table(path)->of[type]->cross_entropy;
     const int64_t size = hg_size_of(type), shares = hg_shares_of(num);
     int64_t wrong = num;
     #pragma omp parallel for schedule(static) reduction(min : wrong) num_threads(num * width < HG_SMALL ? 1 : num_threads)

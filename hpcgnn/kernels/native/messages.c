@@ -22,7 +22,7 @@ static hg_attention_args shape_of(const hg_message_args *a, int64_t numbers)
 HG_EXPORT int hg_message_forward(int path, int num_threads, const hg_message_args *a)
 {
     const hg_attention_args shape = shape_of(a, a->reduce == HG_REDUCE_SUM ? a->width : 6 * a->width + 1);
-    const hg_message_kernels *kernels = &hg_table(path)->messages[a->type];
+    const hg_message_kernels *kernels = &hg_table(path)->of[a->type]->messages;
     hg_walk walk, *w = &walk;
     const int failed = begin_walk(w, path, num_threads, &shape, 0);
     while (!failed && next_wave(w, a->indptr[a->num_rows] + 1)) {
@@ -53,7 +53,7 @@ HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_ar
 {
     const hg_attention_args shape = shape_of(a, a->width);
     const hg_kernels *table = hg_table(path);
-    const hg_message_kernels *kernels = &table->messages[a->type];
+    const hg_message_kernels *kernels = &table->of[a->type]->messages;
     hg_walk walk, *w = &walk;
     int failed = begin_walk(w, path, num_threads, &shape, 0), buckets = w->num_threads == 1 || !a->back ? 0 : 4;
     while (buckets && buckets < 4 * w->num_threads && buckets < HG_BUCKETS)
@@ -91,7 +91,7 @@ HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_ar
             #pragma omp for schedule(dynamic, 1) nowait
             for (int64_t level = 0; level < levels; level++)
                 for (int64_t k = 0; k < (w->num_threads == 1 ? 1 : w->num_tasks); k++)
-                    table->attention[a->type].score_add((char *)a->g_map + level * a->width * size,
+                    table->of[a->type]->attention.score_add((char *)a->g_map + level * a->width * size,
                                                         part[3] + (k * levels + level) * map * size, a->width);
             #pragma omp for schedule(dynamic, 1)
             for (int64_t b = 0; b < buckets; b++)

@@ -34,13 +34,13 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void
         uint32_t words[4 * (HG_GROUPS + 8)];
         const double factor = !scale ? 1 : type == HG_F64 ? ((const double *)scale)[j] : ((const float *)scale)[j];
         double range[2];
-        table->narrow[type].range(row, width, factor, range);
+        table->of[type]->narrow.range(row, width, factor, range);
         hg_levels rule = levels_between(range[0], range[1], type, (float *)factors + i * factors_stride);
         rule.scale = factor;
         for (int64_t g = 0; g < groups; g += HG_GROUPS) {
             const int64_t count = hg_least(groups - g, HG_GROUPS), columns = hg_least(width - 4 * g, 4 * count);
             table->philox_row(&keys, ids[i], (uint32_t)g, count, words);
-            table->narrow[type].levels(to + 4 * g, row + 4 * g * size, words, columns, &rule);
+            table->of[type]->narrow.levels(to + 4 * g, row + 4 * g * size, words, columns, &rule);
         }
     }
 }
@@ -55,7 +55,7 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t 
     #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (int64_t i = 0; i < num; i++) {
         const float step = ((const float *)factors)[i * factors_stride];
-        table->narrow[type].widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
+        table->of[type]->narrow.widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
                                   width, step);
     }
 }
@@ -77,7 +77,7 @@ HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void
             const int64_t first = b * HG_CODED, columns = hg_least(width - first, HG_CODED);
             const char *block = (const char *)x + (i * x_stride + first) * size;
             double range[2];
-            table->narrow[type].range(block, columns, 1, range);
+            table->of[type]->narrow.range(block, columns, 1, range);
             const double most = -range[0] > range[1] || range[1] != range[1] ? -range[0] : range[1];
             const float whole = (float)most / 126.0f, step = whole < HG_LEAST_STEP ? HG_LEAST_STEP : whole;
             steps[i * blocks + b] = step;
@@ -86,7 +86,7 @@ HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void
                 halves[2 * w] = (uint16_t)words[w];
                 halves[2 * w + 1] = (uint16_t)(words[w] >> 16);
             }
-            table->narrow[type].codes((int8_t *)codes + i * codes_stride + first, block, halves, columns, step);
+            table->of[type]->narrow.codes((int8_t *)codes + i * codes_stride + first, block, halves, columns, step);
         }
     }
 }
@@ -102,7 +102,7 @@ HG_EXPORT void hg_decode(int path, int num_threads, int type, void *out, int64_t
     #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (int64_t i = 0; i < num; i++)
         for (int64_t b = 0; b < blocks; b++)
-            table->narrow[type].decode((char *)out + (i * out_stride + b * HG_CODED) * size,
+            table->of[type]->narrow.decode((char *)out + (i * out_stride + b * HG_CODED) * size,
                                        (const int8_t *)codes + i * codes_stride + b * HG_CODED,
                                        hg_least(width - b * HG_CODED, HG_CODED), steps[i * blocks + b]);
 }

@@ -1,18 +1,3 @@
-/* All kernels for processors with AVX-512 (F, BW, DQ, VL). Only dispatch.c calls them, after asking the processor. */
-#include "attention.h"
-#include "products.h"
-#include "table.h"
-#include "vector.h"
-
-#if defined(HG_HAS_AVX512)
-#include <immintrin.h>
-
-/* Included headers come first: what follows may use instructions that the processor may not have. */
-#include "target_avx512.h"
-
 #define HG_VECTOR_BYTES 64
-#define HG_TABLE hg_kernels_avx512
+#define HG_PART "common.h"
 #include "path.h"
-
-#include "target_end.h"
-#endif

@@ -39,12 +39,10 @@ typedef struct {
 
 /* What a thread works in. */
 typedef struct {
-    float *entered;             /* (HG_ROWS, stride): rows as they are multiplied, but for rounding */
+    float *entered;             /* (HG_ROWS, stride): rows as they are multiplied */
     float *gradient;            /* backwards: (HG_ROWS, stride), of what was entered */
     float *columns;             /* backwards: (depth), of gx */
-    void *panel;                /* backwards: (HG_ROWS, HG_PANEL), the gradient of y */
-    uint32_t *factors;          /* rounded: pairs of `entered`, of its columns or backwards of its rows */
-    uint32_t *right;            /* rounded, backwards: pairs of the columns of the gradient of y */
+    float *panel;               /* backwards: (HG_ROWS, HG_PANEL), the gradient of y */
     float *wide;                /* backwards: (HG_ROWS, width), the gradient of y if it is of bfloat16 */
 } hg_scratch;
 
@@ -58,7 +56,7 @@ typedef struct {
 static hg_projection projection_of(int path, const hg_projection_args *a)
 {
     const hg_kernels *table = hg_table(path);
-    return (hg_projection){.a = a, .table = table, .between = &table->between[HG_F32], .stride = a->depth + HG_PAD,
+    return (hg_projection){.a = a, .table = table, .between = &table->of[HG_F32]->between, .stride = a->depth + HG_PAD,
                            .mask = hg_mask_of(path, a->key, a->threshold, a->scale)};
 }
 
@@ -66,24 +64,18 @@ static hg_projection projection_of(int path, const hg_projection_args *a)
 static int64_t scratch_size(const hg_projection *p, int backwards)
 {
     const hg_projection_args *a = p->a;
-    const int64_t forwards = HG_ROWS * (p->stride + (a->rounded ? p->stride : 0));
-    const int64_t right = (a->rounded ? hg_words_of(1, a->width) : 0) + (a->y_type == HG_BF16 ? a->width : 0);
-    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + right) + a->depth : forwards;
+    const int64_t forwards = HG_ROWS * p->stride, wide = a->y_type == HG_BF16 ? a->width : 0;
+    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + wide) + a->depth : forwards;
 }
 
 static hg_scratch scratch_of(const hg_projection *p, float *at, int backwards)
 {
-    const hg_projection_args *a = p->a;
     hg_scratch scratch = {.entered = at};
-    at += HG_ROWS * p->stride;
-    scratch.factors = (uint32_t *)at;
-    at += a->rounded ? HG_ROWS * p->stride : 0;
     if (backwards) {
-        scratch.gradient = at;
+        scratch.gradient = at + HG_ROWS * p->stride;
         scratch.panel = scratch.gradient + HG_ROWS * p->stride;
-        scratch.columns = (float *)scratch.panel + HG_ROWS * HG_PANEL;
-        scratch.right = (uint32_t *)(scratch.columns + a->depth);
-        scratch.wide = (float *)scratch.right + (a->rounded ? HG_ROWS * hg_words_of(1, a->width) : 0);
+        scratch.columns = scratch.panel + HG_ROWS * HG_PANEL;
+        scratch.wide = scratch.columns + p->a->depth;
     }
     return scratch;
 }
@@ -117,13 +109,13 @@ static void enter(const hg_projection *p, float *to, int64_t first, int64_t num,
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 {
     hg_projection p = projection_of(path, a);
-    const int64_t size = hg_panels_size(a->rounded, a->depth, a->width), scratch = scratch_size(&p, 0);
+    const int64_t size = hg_panels_size(a->depth, a->width), scratch = scratch_size(&p, 0);
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    p.weights = (hg_weights){packed, a->depth, a->width, &p.table->products, a->rounded};
+    p.weights = (hg_weights){packed, a->depth, a->width, &p.table->products};
     const int64_t fair = a->rows / (4 * HG_ROWS * num_threads), turn = fair < 1 ? 1 : hg_least(fair, HG_TURN);
     #pragma omp parallel num_threads(num_threads)
     {
@@ -134,12 +126,8 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
             const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
             enter(&p, mine.entered, first, num, 0, a->depth);
-#if defined(HG_PAIRS)
-            if (a->rounded)
-                hg_pair_columns(mine.factors, p.stride, mine.entered, p.stride, num, a->depth);
-#endif
             hg_multiply_block(&p.weights, (float *)a->y + first * a->y_stride, a->y_stride,
-                              a->rounded ? (void *)mine.factors : mine.entered, p.stride, NULL, num, 0, &next);
+                              mine.entered, p.stride, NULL, num, 0, &next);
         }
     }
     return 0;
@@ -194,29 +182,19 @@ static void block_weights(const hg_projection *p, const hg_scratch *scratch, con
     int64_t y_stride = a->y_stride;
     const char *block = (const char *)a->y + (first * y_stride + part.column) * y_size;
     const float *gradient = hg_widened(&p->weights, scratch->wide, block, a->y_type, &y_stride, num, width);
-    const void *left = scratch->entered;
-    const int as_it_is = !a->elu && a->rounded && a->x_type == HG_F32;
     if (a->y_sums && part.row == 0)
         p->between->bias_gradient(sums->y_columns + part.column, gradient, y_stride, num, width);
-    if (!as_it_is)
-        enter(p, scratch->entered, first, num, part.row, part.row_end);
-#if defined(HG_PAIRS)
-    if (a->rounded) {
-        const float *x = (const float *)a->x + first * a->x_stride + part.row;
-        hg_pair_rows(scratch->factors, p->stride, as_it_is ? x : scratch->entered, as_it_is ? a->x_stride : p->stride, num,
-                     depth);
-        left = scratch->factors;
-    }
-#endif
+    enter(p, scratch->entered, first, num, part.row, part.row_end);
     for (int64_t c = 0; c < width; c += HG_PANEL) {
-        const int in_place = !a->rounded && c + HG_PANEL <= width && spread_over_sets(y_stride);
-        const void *panel = in_place ? (const void *)(gradient + c) : scratch->panel;
+        const int in_place = c + HG_PANEL <= width && spread_over_sets(y_stride);
+        const float *panel = in_place ? gradient + c : scratch->panel;
         if (!in_place)
-            hg_pack_panel(a->rounded, scratch->panel, gradient + c, y_stride, 1, num, hg_least(width - c, HG_PANEL));
+            hg_pack_panel(scratch->panel, gradient + c, y_stride, 1, num, hg_least(width - c, HG_PANEL));
         hg_ask_for(&next_x, c / HG_PANEL, panels);
         hg_ask_for(&next_y, c / HG_PANEL, panels);
-        hg_multiply_transposed(&p->weights, sums->weight + (part.column + c) * a->depth + part.row * HG_PANEL, left,
-                               p->stride, panel, in_place ? y_stride : HG_PANEL, num, depth);
+        p->table->products.multiply_transposed(sums->weight + (part.column + c) * a->depth + part.row * HG_PANEL,
+                                               scratch->entered, p->stride, panel, in_place ? y_stride : HG_PANEL, num,
+                                               depth);
     }
 }
 
@@ -228,14 +206,7 @@ static void block_gradient(const hg_projection *p, const hg_scratch *scratch, fl
     const int64_t num = hg_least(a->rows - first, HG_ROWS);
     int64_t stride = a->y_stride;
     const char *block = (const char *)a->y + first * stride * hg_size_of(a->y_type);
-    const void *right = hg_widened(&p->weights, scratch->wide, block, a->y_type, &stride, num, a->width);
-#if defined(HG_PAIRS)
-    if (a->rounded) {
-        hg_pair_columns(scratch->right, hg_words_of(1, a->width), right, stride, num, a->width);
-        stride = hg_words_of(1, a->width);
-        right = scratch->right;
-    }
-#endif
+    const float *right = hg_widened(&p->weights, scratch->wide, block, a->y_type, &stride, num, a->width);
     if (a->elu) {
         hg_multiply_block(&p->weights, scratch->gradient, p->stride, right, stride, NULL, num, 0, &none);
         leave(p, scratch, columns, first, num);
@@ -324,7 +295,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
 {
     hg_projection p = projection_of(path, a);
     const int64_t panels = hg_panels_of(a->width), width = a->gx ? a->depth : 0;
-    const int64_t size = hg_panels_size(a->rounded, a->width, width), scratch = scratch_size(&p, 1);
+    const int64_t size = hg_panels_size(a->width, width), scratch = scratch_size(&p, 1);
     const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
     const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
     const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth + a->width;
@@ -342,7 +313,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
         hg_kept(&kept, (size + held * sums_size + num_threads * scratch + apart) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
-    p.weights = (hg_weights){packed, a->width, width, &p.table->products, a->rounded};
+    p.weights = (hg_weights){packed, a->width, width, &p.table->products};
     float *all_sums = packed + size, *scratches = all_sums + held * sums_size, *columns = scratches + num_threads * scratch;
     #pragma omp parallel num_threads(num_threads)
     {

@@ -1,5 +1,5 @@
-/* One table of functions per vector path: whatever is compiled for each of them. Functions are serial and know of no threads.
- * The tables are filled in path.h; an exported function asks hg_table for its path's once.
+/* Tables of functions per vector path: whatever is compiled for each of them. Functions are serial and know of no threads.
+ * The tables are filled in common.h and typed.h; an exported function asks hg_table for its path's once.
  */
 #ifndef HG_TABLE_H
 #define HG_TABLE_H
@@ -108,12 +108,22 @@ typedef struct {
     void (*widen)(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
 } hg_product_kernels;
 
+/* Whatever is written for an element type. */
+typedef struct {
+    /* Rows [first, last) of the block; see kernels/aggregation.py. */
+    void (*largest)(const hg_extreme_args *a, int64_t first, int64_t last);
+    void (*matching)(const hg_extreme_args *a, int64_t first, int64_t last);
+    hg_message_kernels messages;
+    hg_attention_kernels attention;
+    hg_between_kernels between;
+    /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
+    double (*cross_entropy)(void *gradient, const void *x, int64_t width, int64_t label, double *power);
+    hg_narrow_kernels narrow;
+} hg_typed_kernels;
+
 struct hg_kernels {
     hg_gather_kernels gather[HG_GATHERED];
-    /* Rows [first, last) of the block; see kernels/aggregation.py. */
-    void (*largest[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
-    void (*matching[HG_COMPUTED])(const hg_extreme_args *a, int64_t first, int64_t last);
-    hg_message_kernels messages[HG_COMPUTED];
+    const hg_typed_kernels *of[HG_COMPUTED];
     /* out[c] = scale * x[c] for one row; [x type][out type], NULL where there is no such conversion. */
     void (*copy_row[HG_GATHERED][HG_GATHERED])(void *out, const void *x, int64_t width, double scale);
     /* out[c] += scale * x[c] for one row. */
@@ -131,27 +141,25 @@ struct hg_kernels {
                                 const hg_dropout_rule *rule, const void *part);
     /* out[c] = y[c] <= 0 ? 0 : scale * gradient[c], which may be one of them; gradient is of the accumulation type. */
     void (*relu_gradient[HG_TYPES])(void *out, const void *gradient, const void *y, int64_t width, double scale);
-    hg_attention_kernels attention[HG_COMPUTED];
-    hg_between_kernels between[HG_COMPUTED];
-    /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */
-    double (*cross_entropy[HG_COMPUTED])(void *gradient, const void *x, int64_t width, int64_t label, double *power);
-    hg_narrow_kernels narrow[HG_COMPUTED];
     hg_norm_kernels norm[HG_TYPES];
     hg_product_kernels products;
 };
 
 /* The vector paths of this library: all of the architecture, or the widest of one processor alone (setup.py). */
+#define HG_TABLES(path)                                                                                                \
+    extern const hg_kernels hg_kernels##path;                                                                          \
+    extern const hg_typed_kernels hg_f32##path, hg_f64##path
 #if !defined(HG_WITHOUT_BASELINE)
 #define HG_HAS_BASELINE
-extern const hg_kernels hg_kernels_baseline;
+HG_TABLES(_baseline);
 #endif
 #if defined(__x86_64__) && !defined(HG_WITHOUT_AVX2)
 #define HG_HAS_AVX2
-extern const hg_kernels hg_kernels_avx2;
+HG_TABLES(_avx2);
 #endif
 #if defined(__x86_64__) && !defined(HG_WITHOUT_AVX512)
 #define HG_HAS_AVX512
-extern const hg_kernels hg_kernels_avx512;
+HG_TABLES(_avx512);
 #endif
 
 /* The table of a vector path. */

@@ -44,7 +44,7 @@ def alternation(models, cases, rounds):
 
 
 def parse_variant(text):
-    """('medium', ['--matmul', 'medium']) of "medium='--matmul medium'". Raises ValueError."""
+    """('mixed', ['--precision', 'mixed']) of "mixed='--precision mixed'". Raises ValueError."""
     name, equals, options = text.partition("=")
     if not equals or not name.strip():
         raise ValueError(f"expected NAME='OPTIONS OF hpcgnn train', got {text!r}")

@@ -32,19 +32,9 @@ class Ranks(SoloCommunicator):
 
 
 def test_one_rank_is_on_the_cores_that_the_kernel_gives():
-    lines, warnings = describe_affinity(SoloCommunicator(), 1)
-    assert lines == [f"{HOST}: rank 0 on cores {every(CORES)}"] and not warnings
-
-
-@pytest.mark.parametrize("more, crowded", [(0, False), (1, True)])
-def test_more_threads_than_cores_are_a_crowd(more, crowded):
-    assert describe_affinity(SoloCommunicator(), len(CORES) + more)[1] == [CROWDED] * crowded
-
-
-def test_the_first_rank_speaks():
-    ranks = Ranks(("a", [0]), ("a", [0]))
-    ranks.rank = 1
-    assert describe_affinity(ranks, 1) == ([], [])
+    lines = [f"{HOST}: rank 0 on cores {every(CORES)}"]
+    assert describe_affinity(SoloCommunicator(), len(CORES)) == (lines, [])
+    assert describe_affinity(SoloCommunicator(), len(CORES) + 1) == (lines, [CROWDED])
 
 
 def test_a_line_for_each_host_in_the_order_of_the_ranks():

@@ -11,7 +11,6 @@ from hpcgnn.comm.launcher import (
     node_of_job,
     place_without_mpi,
     threads_per_rank,
-    waiting,
 )
 from hpcgnn.errors import ConfigError
 
@@ -44,10 +43,6 @@ def local_ranks():
 
 def node_of_five():
     return node_of_job(5)
-
-
-def waiting_of_eight():
-    return waiting(8, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +88,6 @@ def waiting_of_eight():
         ),
         (node_of_five, {"SLURM_MEM_PER_CPU": "100"}, (None, None)),
         (node_of_five, {"SLURM_MEM_PER_NODE": "0", "SLURM_NTASKS_PER_NODE": ""}, (None, None)),
-        (waiting_of_eight, {"OMP_WAIT_POLICY": "active"}, {}),
-        (waiting_of_eight, {"OMP_WAIT_POLICY": "passive"}, {}),
-        (waiting_of_eight, {"GOMP_SPINCOUNT": "0"}, {"OMP_WAIT_POLICY": "passive"}),
         (job_end_time, {}, None),
         *((job_end_time, {"SLURM_JOB_END_TIME": text}, None) for text in ("", "soon", "-1")),
         (job_end_time, {"SLURM_JOB_END_TIME": "1763884800"}, 1763884800),
@@ -136,30 +128,6 @@ def test_a_shell_of_srun(environment):
 def test_threads_per_rank(environment, variables, cores, sharers, expected):
     environment(variables)
     assert threads_per_rank(cores, sharers) == expected
-
-
-@pytest.mark.parametrize(
-    "variables, cores, physical, outside, spins",
-    [
-        ({}, 8, 8, 8, True),  # one rank without a launcher
-        (MPICH, 24, 24, 48, True),  # bound: its launcher may use more
-        (MPICH, 48, 48, 48, True),  # not bound: 24 threads each
-        (MPICH, 1, 1, 1, False),  # two ranks on one core
-        (MPICH, 48, 24, 48, True),  # two hardware threads a core: 12 threads each
-        ({**MPICH, "OMP_NUM_THREADS": "48"}, 48, 48, 48, False),
-        ({**MPICH, "OMP_NUM_THREADS": "32"}, 24, 24, 48, False),  # more than its cores
-        (HYDRA, 24, 24, 48, False),  # how many ranks there are is not known
-        ({**STEP_OF_TWO, "SLURM_CPUS_PER_TASK": "24", "SLURM_CPUS_ON_NODE": "48"}, 24, 24, 96, True),
-        # The job has two cores of the node, for two ranks of two threads.
-        ({**STEP_OF_TWO, "SLURM_CPUS_PER_TASK": "2", "SLURM_CPUS_ON_NODE": "2"}, 2, 2, 96, False),
-    ],
-    ids=str,
-)
-def test_how_idle_threads_wait(environment, variables, cores, physical, outside, spins):
-    environment(variables)
-    found = waiting(cores, physical, outside)
-    assert found.pop("OMP_WAIT_POLICY") == "passive"
-    assert (found.keys() == {"GOMP_SPINCOUNT"}) is spins and bool(found) is spins
 
 
 BY_HAND = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}

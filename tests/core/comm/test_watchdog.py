@@ -232,18 +232,6 @@ def test_a_board_of_a_node_is_one_memory():
     assert HeartbeatBoard.of_node(1, 2, lambda text: "").places == 1, "without one, a rank is alone"
 
 
-def test_looks_leave_no_descriptors(tmp_path):
-    before = len(os.listdir("/proc/self/fd"))
-    dog = Watchdog(0, 1, Heartbeat(), LIMIT, board_at(tmp_path / "board", 0, 1))
-    dog.share(tmp_path / "heartbeats", lambda: None)
-    for _ in range(5):
-        dog._next_report = 0.0
-        dog._look()
-    dog.finish()
-    del dog  # and with it what maps the board
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
 def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
     """Files that are damaged, or that somebody else put there, are left out; a folder that is gone is no error."""
     first, second, name = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128), "from-rank-0000128"
@@ -260,18 +248,3 @@ def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
     with pytest.raises(OSError):
         second.write(summary, {})
     assert NodeReports(tmp_path / "absent", 0).summaries() == {}
-
-
-def test_a_look_reads_neither_texts_nor_other_nodes(tmp_path, monkeypatch):
-    """What it costs must not grow with what is only read when somebody speaks."""
-    places = 128
-    heartbeat = Heartbeat()
-    for place in range(places):
-        board_at(tmp_path / "board", place, places).write(place, 1, heartbeat, False)
-    dog = Watchdog(5, 4096, heartbeat, 300.0, board_at(tmp_path / "board", 5, places))
-    dog.share(tmp_path / "heartbeats", lambda: None)
-    monkeypatch.setattr(HeartbeatBoard, "states", None)
-    monkeypatch.setattr(NodeReports, "summaries", None)
-    for _ in range(4):
-        dog._look()
-    dog.finish()

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 
 import pytest
 
@@ -10,7 +9,7 @@ from hpcgnn import cores
 from hpcgnn.listing import every
 from hpcgnn.report.read import read_runs
 
-from ..launching import LAUNCHER, start
+from ..launching import start
 
 CORES = sorted(os.sched_getaffinity(0))
 needs_two = pytest.mark.skipif(cores.physical(CORES) < 2, reason="needs two cores")
@@ -46,45 +45,18 @@ sys.exit(main(["train", *sys.argv[2:]]))
 """
 
 
-def trained(folder, graph, ranks, **environment):
-    """(lines of the log, [what each rank has seen])."""
-    words = ["--graph", graph, "--run-dir", folder / "run", "--hidden", 8, "--epochs", 2, "--layers", 2]
-    done = start(ranks, "-c", TRAINING, folder, *words, **environment)
-    assert done.code == 0, done.err
-    seen = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(max(ranks, 1))]
-    return (done.out + done.err).splitlines(), seen, [rank["cores"] for rank in read_runs([folder / "run"])[0][0].ranks]
-
-
 @needs_two
 def test_a_rank_with_bound_threads_has_all_of_its_cores(tmp_path, graph):
     """Two threads on two cores: nothing is shared, whatever the kernel says of the main thread."""
-    log, (seen,), recorded = trained(tmp_path, graph, 0, **BOUND)
+    words = ["--graph", graph, "--run-dir", tmp_path / "run", "--hidden", 8, "--epochs", 2, "--layers", 2]
+    done = start(0, "-c", TRAINING, tmp_path, *words, **BOUND)
+    assert done.code == 0, done.err
+    log, seen = (done.out + done.err).splitlines(), json.loads((tmp_path / "0.json").read_text())
     assert len(numbers(seen["MainThread"])) < len(CORES), "OpenMP binds the main thread, or this test shows nothing"
-    assert seen["crowding"] == 2 / len(CORES) and recorded == [CORES]
+    assert seen["crowding"] == 2 / len(CORES)
+    assert [rank["cores"] for rank in read_runs([tmp_path / "run"])[0][0].ranks] == [CORES]
     assert [line for line in log if "rank 0 on cores" in line][0].endswith(f"rank 0 on cores {every(CORES)}")
     assert not [line for line in log if "ranks share cores" in line or "OpenMP binds" in line]
-
-
-@needs_two
-@pytest.mark.parametrize("bind", [("-bind-to", "core:1"), ()], ids=["bound by the launcher", "not bound"])
-@pytest.mark.slow
-def test_helper_threads_of_two_ranks_use_all_cores(tmp_path, graph, bind):
-    """Bound by the launcher each rank has a core of its own. If nobody binds them, OpenMP puts the main threads of both
-    on the first core: they do share it, and the log says why.
-    """
-    if bind and "HYDRA" not in version_of_launcher():
-        pytest.skip("needs MPICH's mpiexec to bind ranks")
-    environment = {**BOUND, "OMP_NUM_THREADS": "1"}
-    log, seen, recorded = trained(tmp_path, graph, 2, options=bind, **environment)
-    for rank, each in enumerate(seen):
-        own = recorded[rank]
-        assert cores.physical(own) == 1 if bind else own == CORES
-        assert cores.physical(numbers(each["MainThread"])) == 1
-        assert [each["hpcgnn-watchdog"], each["hpcgnn-progress"]] == [every(own)] * 2
-        assert each["crowding"] == (1 / len(own) if bind else 2.0)
-    assert not bind or recorded[0] != recorded[1]
-    warnings = [line for line in log if "ranks share cores" in line or "OpenMP binds the main threads" in line]
-    assert len(warnings) == (0 if bind else 2), log
 
 
 @needs_two
@@ -97,17 +69,9 @@ def test_a_script_that_has_torch_already_finds_its_cores():
     assert cores.physical(json.loads(bound)) == 1
 
 
-def test_without_openmp_the_cores_are_the_kernels():
-    assert sorted(cores.usable()) == CORES
-
-
 def numbers(text):
     """Of two of the kernel's: first and last of a range."""
     return [int(part) for part in text.replace("-", ",").split(",")]
-
-
-def version_of_launcher():
-    return subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True).stdout if LAUNCHER.exists() else ""
 
 
 def tree(root, files):

@@ -4,8 +4,6 @@ import logging
 import re
 from types import SimpleNamespace
 
-import pytest
-
 from hpcgnn.engine import summary
 
 MIB = 2**20
@@ -70,20 +68,3 @@ def test_without_validation_and_without_a_picture(capsys, monkeypatch, caplog):
     rows, _ = shown(unevaluated, SimpleNamespace(name="curves.png"), capsys, monkeypatch)
     assert not any("validation" in name or name.startswith("test") for name in rows)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == ["no curves.png"]
-
-
-@pytest.mark.parametrize(
-    "text, found",
-    [
-        ("flags\t\t: fpu avx2 avx512f\n", []),
-        (
-            "model name\t: x\nflags\t\t: avx512_bf16 avx512f amx_bf16 amx_tile\n\nflags\t\t: fpu\n",
-            ["avx512_bf16", "amx_bf16"],
-        ),
-        ("Features\t: fp asimd bf16\n", []),
-    ],
-)
-def test_instructions_are_those_of_the_first_processor(tmp_path, text, found):
-    (tmp_path / "cpuinfo").write_text(text)
-    assert summary.bf16_instructions(tmp_path / "cpuinfo") == found
-    assert summary.bf16_instructions(tmp_path / "missing") == []

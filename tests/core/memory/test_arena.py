@@ -65,18 +65,6 @@ def test_a_view_keeps_the_memory():
     assert arena.empty(4, ROW, dtype=torch.float64).data_ptr() == address
 
 
-def test_small_tensors_use_the_space_of_a_large_one():
-    arena = Arena()
-    arena.empty(10, ROW)
-    parts = [arena.empty(1, ROW) for _ in range(10)]
-    assert arena.nbytes == 10 * SMALL and arena.most == 10 * SMALL
-    parts.clear()
-    arena.mark()
-    assert arena.most == 0
-    arena.empty(10, ROW)
-    assert arena.nbytes == 10 * SMALL
-
-
 def test_what_is_used_again_faults_no_page():
     """A new piece faults at least once for each of its huge pages. The interpreter may fault now and then, hence the
     least.
@@ -92,13 +80,6 @@ def test_what_is_used_again_faults_no_page():
     if not faults():
         pytest.skip("this kernel does not count the pages that a process faults")
     assert min(faults() for _ in range(10)) == 0
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (7,), (2, 3)])
-def test_small_and_empty(shape):
-    arena = Arena()
-    assert arena.empty(*shape, dtype=torch.int32).shape == shape and arena.nbytes == 0
-    assert arena.empty_like(torch.zeros(shape, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_dtypes():

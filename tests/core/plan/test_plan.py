@@ -35,7 +35,6 @@ BREAKS = (
     {"schedule": "lazy", "features": "learned:4"},
     {"features": "learned:4", "ema": 0.9},
     {"features": "learned:4", "keep_input": "always"},
-    {"matmul": "medium", "precision": "fp64"},
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},

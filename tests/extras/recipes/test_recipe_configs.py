@@ -25,7 +25,7 @@ from hpcgnn.extras.recipes.propagate import propagate_features
 from hpcgnn.plan.choices import registry_choices
 from partition_tools import save_graph
 
-HERE = {"threads": 1, "ranks_on_node": 1, "node": 0, "shares_cores": True}
+HERE = {"threads": 1, "ranks_on_node": 1, "node": 0}
 ROOT = Path(__file__).parents[3]
 CONFIGS = sorted((ROOT / "jobs" / "configs").glob("*.toml"))
 pytestmark = pytest.mark.skipif(not CONFIGS, reason="there are no job scripts beside the tests")

@@ -3,8 +3,6 @@ thread, spinning or sleeping. Tests of `verbs` hold for one rank by itself as we
 never sends; those of `by_pairs` are of messages that the other ranks need not know of.
 """
 
-import time
-
 import pytest
 import torch
 from mpi4py import MPI
@@ -100,18 +98,18 @@ def numbers(count, sender, mark=0, dtype=torch.int64):
 
 def test_many_requests_through_the_helper_thread(verbs):
     """Requests handed over, taken back and completed many times: the thread and the rank must never complete the
-    same one.
+    same one. Long lists are looked at in parts.
     """
-    if verbs.size == 1:
-        return
-    after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
+    to, source = ring(verbs)
     for step in range(200):
-        out, come = torch.full((step + 1,), float(step)), torch.empty(step + 1)
-        under_way = verbs.exchange([(after, out)], [(before, come)], "x")
+        count = 300 if step % 50 == 0 else 1
+        out, come = torch.full((step + 1,), float(step)), [torch.empty(step + 1) for _ in range(count)]
+        outgoing = [(rank, out) for rank in to for _ in come]
+        under_way = verbs.exchange(outgoing, [(rank, each) for rank in source for each in come], "x")
         under_way.progress()
         under_way.finish_sending()
         under_way.finish_receiving()
-        assert bool((come == step).all())
+        assert not source or all(bool((each == step).all()) for each in come)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -140,11 +138,6 @@ def test_empty_tensors_cost_no_message(verbs):
 def test_unknown_type_is_refused(among_ranks):
     with pytest.raises(ValueError, match="float16"):
         among_ranks.allreduce_(torch.zeros(2, dtype=torch.float16), "x")
-
-
-def test_total_leaves_its_argument(verbs):
-    tensor = torch.tensor([verbs.rank + 1])
-    assert int(verbs.total(tensor)) == verbs.size * (verbs.size + 1) // 2 and int(tensor) == verbs.rank + 1
 
 
 def test_broadcasts_from_every_root(verbs):
@@ -325,30 +318,6 @@ def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, backg
             assert torch.equal(come, numbers(size, rank))
         exchange.finish()  # a second time costs nothing
         exchange.finish_sending()
-        assert exchange.arrived()
-
-
-@pytest.mark.parametrize("background", [False, True], ids=["no-thread", "helper-thread"])
-def test_arrived_looks_and_does_not_wait(verbs, by_pairs, background):
-    """What is not sent before the barrier has not arrived; what is, arrives without anybody's waiting for it."""
-    to, source = ring(verbs)
-    found = torch.zeros(6, dtype=torch.int64)
-    receiving = verbs.exchange([], [(rank, found) for rank in source], "late")
-    if background:
-        receiving.progress()
-    assert receiving.arrived() == (verbs.size == 1)
-    verbs.barrier()
-    sending = verbs.exchange([(rank, numbers(6, verbs.rank)) for rank in to], [], "late")
-    end = time.monotonic() + 30
-    while not receiving.arrived():
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    for rank in source:
-        assert torch.equal(found, numbers(6, rank))
-    waited = verbs.ledger.take().get("late")
-    assert waited is None or waited.seconds_waiting == 0
-    sending.finish()
-    receiving.finish()
 
 
 def test_strided_messages_are_refused_before_anything_is_sent(among_ranks):
@@ -373,15 +342,14 @@ def test_prepared_messages_are_begun_again_and_again(verbs, background):
     sizes = (LARGE, 5, 0)
     outgoing = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in to for size in sizes]
     incoming = [(rank, torch.zeros(size, dtype=torch.int64)) for rank in source for size in sizes]
-    messages = verbs.prepare(outgoing, incoming, "rows")
+    begin = verbs.prepare(outgoing, incoming, "rows")
     for turn in range(5):
         for mark, (_, tensor) in enumerate(outgoing):
             tensor.copy_(numbers(len(tensor), verbs.rank, 10 * turn + mark))
-        under_way = messages.begin()
+        under_way = begin()
         if background:
             under_way.progress()
         under_way.finish()
-        assert under_way.arrived()
         for mark, (rank, found) in enumerate(incoming):
             assert torch.equal(found, numbers(len(found), rank, 10 * turn + mark)), (turn, mark)
         assert booked(verbs, "rows") == (len(outgoing), *[sum(tensor.nbytes for _, tensor in outgoing)] * 2)
@@ -405,7 +373,7 @@ def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):
             for mark, (_, tensor) in enumerate(outgoing):
                 tensor.copy_(numbers(7, verbs.rank, 2 * (3 * turn + number) + mark))
             whole = number < len(prepared)
-            under_way.append(prepared[number].begin() if whole else verbs.exchange(outgoing, incoming, "rows"))
+            under_way.append(prepared[number]() if whole else verbs.exchange(outgoing, incoming, "rows"))
             under_way[-1].progress()
         for each in reversed(under_way):
             each.finish()
@@ -462,16 +430,3 @@ def test_together_sends_a_flag_and_texts_only_after_a_failure(among_ranks, monke
         if verbs.rank == verbs.size - 1:
             raise GraphError("bad label")
     assert len(texts) == 1
-
-
-def test_waits_for_objects_are_seen(among_ranks):
-    """The watchdog learns of each of them: that this rank waits, and that it has got on."""
-    verbs, heartbeat = among_ranks, among_ranks.heartbeat
-    for call in (
-        lambda: verbs.gather_object(verbs.rank),
-        lambda: verbs.broadcast_object(verbs.rank),
-        lambda: verbs.allgather_object(verbs.rank),
-    ):
-        before = heartbeat.count
-        call()
-        assert heartbeat.count >= before + 4 and not heartbeat.waits

@@ -37,22 +37,10 @@ def pair(comm, size=3):
     return tuple([(rank, torch.zeros(size)) for rank in peers(comm)] for _ in range(2))
 
 
-def test_nothing_is_prepared_before_the_second_time(comm, made):
-    for times, expected in ((1, 0), (2, 1), (5, 1)):
-        made.clear()
-        messages = comm.prepare(*pair(comm), "rows")
-        for _ in range(times):
-            messages.begin().finish()
-        assert made == [2 * (comm.size - 1)] * expected
-
-
 def test_one_call_starts_all(comm, made, monkeypatch):
-    """Without a word to the communicator, and one list for each further message to the same peer."""
+    """Without a word to the communicator. Messages to the same peer are started one by one, in their order."""
     outgoing, incoming = pair(comm)
     single, double = comm.prepare(outgoing, incoming, "rows"), comm.prepare(outgoing * 2, incoming * 2, "rows")
-    for messages in (single, double):
-        for _ in range(2):
-            messages.begin().finish()
     calls = []
 
     class Counting:
@@ -69,10 +57,10 @@ def test_one_call_starts_all(comm, made, monkeypatch):
 
     monkeypatch.setattr(mpi, "MPI", Counting())
     monkeypatch.setattr(comm, "_comm", None)  # neither Isend nor Irecv
-    single.begin().finish()
+    single().finish()
     assert calls == [2 * (comm.size - 1)]
-    double.begin().finish()
-    assert calls[1:] == [2 * (comm.size - 1)] * 2
+    double().finish()
+    assert calls[1:] == [1] * 4 * (comm.size - 1)
     assert made == [2 * (comm.size - 1), 4 * (comm.size - 1)]
 
 
@@ -82,7 +70,7 @@ def test_what_was_prepared_is_freed_with_it(comm, made):
     for _ in range(30):
         messages = comm.prepare(*pair(comm), "rows")
         for _ in range(3):
-            messages.begin().finish()
+            messages().finish()
         (owner,) = [each for each in comm._prepared if each not in known]
         requests = [*owner._receives, *owner._sends]
         assert all(each != MPI.REQUEST_NULL for each in requests)
@@ -97,10 +85,10 @@ def test_what_is_under_way_outlives_what_has_begun_it(comm, made, watched):
     known = len(comm._prepared)
     outgoing, incoming = pair(comm, 300_000)
     messages = comm.prepare(outgoing, incoming, "rows")
-    messages.begin().finish()
+    messages().finish()
     for _, tensor in outgoing:
         tensor.fill_(comm.rank + 1.0)
-    under_way = messages.begin()
+    under_way = messages()
     if watched:
         under_way.progress()
     del messages
@@ -116,12 +104,12 @@ def test_what_nobody_waits_for_stays_as_long_as_the_helper_thread_watches_it(com
     """As letters at the end of a run do."""
     known, peer = len(comm._prepared), peers(comm)[0]
     messages = comm.prepare(*pair(comm), "rows")
-    messages.begin().finish()
+    messages().finish()
     outgoing, incoming = pair(comm, 300_000)
     letters = comm.prepare(outgoing, incoming, "letters")
-    letters.begin().finish()
+    letters().finish()
     comm.barrier()
-    under_way = letters.begin()
+    under_way = letters()
     under_way.progress()
     del letters, under_way, messages, incoming
     gc.collect()
@@ -131,35 +119,3 @@ def test_what_nobody_waits_for_stays_as_long_as_the_helper_thread_watches_it(com
         time.sleep(0.001)
     comm.barrier()
     comm.exchange([(peer, torch.zeros(1))], [(peers(comm)[-1], torch.zeros(1))], "end").finish()
-
-
-def test_a_turn_is_not_begun_before_the_last_is_through(comm, made):
-    messages = comm.prepare(*pair(comm), "rows")
-    under_way = messages.begin()
-    under_way.finish_receiving()
-    with pytest.raises(AssertionError, match="waited for"):
-        messages.begin()
-    under_way.finish()
-    messages.begin().finish()
-
-
-def test_long_lists_are_looked_at_in_parts(comm, made):
-    """More messages than one look asks for, of which the last ones come first; the helper thread and this one take
-    them off the list in turn.
-    """
-    count, ends = 300, torch.zeros(1)
-    after, before = peers(comm)[0], peers(comm)[-1]
-    outgoing = [(after, torch.zeros(1, dtype=torch.int64)) for _ in range(count)]
-    incoming = [(before, torch.zeros(1, dtype=torch.int64)) for _ in range(count)]
-    messages = comm.prepare(outgoing, incoming, "rows")
-    for turn in range(4):
-        for number, (_, tensor) in enumerate(outgoing):
-            tensor.fill_(1000 * turn + number)
-        under_way = messages.begin()
-        if turn % 2:
-            under_way.progress()
-        comm.exchange([(after, ends)], [(before, torch.zeros(1))], "end").finish()
-        while turn > 1 and not under_way.arrived():
-            pass
-        under_way.finish()
-        assert [int(tensor) for _, tensor in incoming] == [1000 * turn + number for number in range(count)]

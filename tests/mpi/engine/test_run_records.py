@@ -5,15 +5,13 @@ with each other.
 import numpy as np
 import oracle
 import pytest
-import torch
 
 from hpcgnn.config import read_toml
-from hpcgnn.engine.summary import bf16_instructions
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.report.read import read_rank_records
 
-from ..runs import log_of, summary, train_into
+from ..runs import summary, train_into
 from ..training import CLASSES, FEATURES, configure
 
 # The precision of products is the process's.
@@ -29,7 +27,7 @@ def finished(comm, graph, session_path):
     bytes.
     """
     run_dir = session_path / "records"
-    options = {"epochs": EPOCHS, "eval_every": 2, "matmul": "medium", "partition": ""}
+    options = {"epochs": EPOCHS, "eval_every": 2, "partition": ""}
     step = Trainer.step
 
     def greedy_step(trainer, epoch):
@@ -38,23 +36,10 @@ def finished(comm, graph, session_path):
         del held
         return loss
 
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "step", greedy_step)
-            found = train_into(comm, graph, run_dir, **options)
-        assert torch.backends.mkldnn.matmul.fp32_precision == "bf16", "what --matmul asks of torch on a CPU"
-    finally:
-        torch.set_float32_matmul_precision("highest")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "step", greedy_step)
+        found = train_into(comm, graph, run_dir, **options)
     return configure(graph, run_dir=str(run_dir), **options), run_dir, found, summary(run_dir)
-
-
-def test_products_are_recorded_and_warned_about(comm, finished):
-    _, run_dir, _, of_all = finished
-    assert of_all["config"]["run"]["matmul"] == "medium"
-    found = [record["bf16_instructions"] for record in read_rank_records(run_dir, comm.size)]
-    assert found == [bf16_instructions()] * comm.size
-    warned = "--matmul medium changes nothing here" in log_of(run_dir)
-    assert warned == (not bf16_instructions()), "a run without the instructions says so"
 
 
 def test_config_gives_the_same_run_again(finished):

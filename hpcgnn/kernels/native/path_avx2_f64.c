@@ -1,0 +1,4 @@
+#define HG_VECTOR_BYTES 32
+#define HG_PART "typed.h"
+#define HG_PART_BYTES 8
+#include "path.h"
