@@ -8,6 +8,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -40,7 +41,7 @@ class LayerTests:
 
     def test_numbers_do_not_depend_on_the_ranks(self, tmp_path_factory: Any) -> None:
         """Losses of three epochs, and so the gradients, do not depend on the number of ranks."""
-        runs = self._runs(tmp_path_factory)
+        runs = self._runs(tmp_path_factory.getbasetemp())
         losses = {ranks: [row["loss"] for row in run["epochs"]] for ranks, run in runs.items()}
         expected = losses[self.ranks[0]]
         for ranks, found in losses.items():
@@ -50,7 +51,7 @@ class LayerTests:
 
     def test_bytes_are_those_of_the_estimate(self, tmp_path_factory: Any) -> None:
         """Ranks send as many bytes as `hpcgnn estimate` predicts."""
-        runs, folder = self._runs(tmp_path_factory), self._folder(tmp_path_factory)
+        runs, folder = self._runs(tmp_path_factory.getbasetemp()), self._folder(tmp_path_factory.getbasetemp())
         ranks = ",".join(map(str, self.ranks))
         _run(*_hpcgnn("estimate"), *self._asked(folder), "--ranks", ranks, "--json", folder / "e.json")
         for predicted in json.loads((folder / "e.json").read_text()):
@@ -60,31 +61,31 @@ class LayerTests:
 
     def test_communication_stays_in_its_buffers(self, tmp_path_factory: Any) -> None:
         """Rows of other ranks take no more than `--halo-buffer`."""
-        for ranks, run in self._runs(tmp_path_factory).items():
+        for ranks, run in self._runs(tmp_path_factory.getbasetemp()).items():
             found = run["summary"]["halo_buffer_bytes"]
             assert found <= float(BUFFER) * 2**20, f"{ranks} ranks took {found} bytes for messages"
 
     def test_gradients_are_derivatives(self, tmp_path_factory: Any) -> None:
         """Gradients of the input and of each parameter agree with differences, in double precision."""
-        for name, (gradient, difference, scale) in self._checks(tmp_path_factory)["derivatives"].items():
+        for name, (gradient, difference, scale) in self._checks(tmp_path_factory.getbasetemp())["derivatives"].items():
             apart = abs(gradient - difference)
             assert apart <= 1e-5 * scale, f"the gradient of {name} is {gradient}, the difference {difference}"
 
     def test_nothing_is_kept_for_each_edge(self, tmp_path_factory: Any) -> None:
         """Four times the edges make autograd keep no more bytes."""
-        few, many = self._checks(tmp_path_factory)["kept_bytes"]
+        few, many = self._checks(tmp_path_factory.getbasetemp())["kept_bytes"]
         assert self.keeps_messages or many <= 1.1 * few, f"autograd keeps {few} bytes, and {many} of 4 times the edges"
 
     @classmethod
     @cache
-    def _folder(cls, factory: Any) -> Path:
-        return _graphs(factory.mktemp("layer"), cls.ranks)
+    def _folder(cls, base: Path) -> Path:
+        return _graphs(Path(tempfile.mkdtemp(prefix="layer-", dir=base)), cls.ranks)
 
     @classmethod
     @cache
-    def _runs(cls, factory: Any) -> dict[int, dict[str, Any]]:
+    def _runs(cls, base: Path) -> dict[int, dict[str, Any]]:
         """{ranks: {'summary': …, 'epochs': [rows of metrics.jsonl]}}."""
-        folder, found = cls._folder(factory), {}
+        folder, found = cls._folder(base), {}
         for ranks in cls.ranks:
             directory = folder / f"on-{ranks}"
             launcher = ["mpiexec", "-n", str(ranks)] if ranks > 1 else []
@@ -96,8 +97,8 @@ class LayerTests:
 
     @classmethod
     @cache
-    def _checks(cls, factory: Any) -> dict[str, Any]:
-        folder = cls._folder(factory)
+    def _checks(cls, base: Path) -> dict[str, Any]:
+        folder = cls._folder(base)
         graphs = [folder / "graph.h5", folder / "dense.h5"]
         return json.loads(_run(sys.executable, "-P", "-m", "hpcgnn.testing", cls.plugin, cls.model, *graphs))
 

@@ -9,9 +9,6 @@ if it can. `reduce_cut` mends the cut inside it.
 Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
 single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
 are in one. The balance is checked again at every move.
-
-Where several ranks are on a node, an edge between nodes counts for two: once between ranks, and once between nodes.
-A node is in balance where its ranks are.
 """
 
 import functools
@@ -52,45 +49,35 @@ class Assignment:
         sizes: np.ndarray,
         graph: Graph,
         num_ranks: int,
-        per_node: int = 1,
-        allowance: float = 1.0,
     ) -> None:
         """Args:
         parts: int64 (K,), changed in place.
         sizes: float64 (K, m) in shares of a rank, none above its bound (`shares_of`).
         graph: the graph of the clusters.
         num_ranks: P.
-        per_node: consecutive ranks on a node, a divisor of num_ranks.
-        allowance: part of the usual imbalance that is allowed.
         """
-        self.parts, self.sizes, self.num_ranks, self.per_node = parts, sizes, num_ranks, per_node
+        self.parts, self.sizes, self.num_ranks = parts, sizes, num_ranks
         self.num_edges = int(graph[2].sum())
         self.graph = graph
         self.loads = np.stack([np.bincount(parts, column, num_ranks) for column in sizes.T], axis=1)
         self.members = np.bincount(parts, minlength=num_ranks)
-        above = allowance * (bounds(sizes.shape[1]) - 1)
-        self.limit, self.soft = 1 + above, 1 + above - allowance * MARGIN
+        self.limit = bounds(sizes.shape[1])
+        self.soft = self.limit - MARGIN
 
     def cost(self) -> tuple[float, int]:
-        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks). Edges between nodes
-        count for two.
-        """
+        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks)."""
         indptr, indices, weights = self.graph
         one, other = np.repeat(self.parts, np.diff(indptr)), self.parts[indices]
         cut = int(weights[one != other].sum())
-        if self.per_node > 1:
-            cut += int(weights[one // self.per_node != other // self.per_node].sum())
         return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), cut
 
     def edges_of(self, clusters: np.ndarray) -> np.ndarray:
-        """Edges from clusters (B,) to each rank, plus those to all ranks of its node: float64 (B, P)."""
+        """Edges from clusters (B,) to each rank: float64 (B, P)."""
         indptr, indices, weights = self.graph
         counts, cells = indptr[clusters + 1] - indptr[clusters], len(clusters) * self.num_ranks
         edges = segments(indptr[clusters], counts)
         cell = np.repeat(np.arange(0, cells, self.num_ranks), counts) + self.parts[indices[edges]]
         found = np.bincount(cell, weights[edges], cells).astype(np.float64, copy=False)
-        if self.per_node > 1:
-            found += np.repeat(found.reshape(-1, self.per_node).sum(axis=1), self.per_node)
         return found.reshape(-1, self.num_ranks)
 
     def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
@@ -282,18 +269,15 @@ def refined(
     graph: Graph,
     num_ranks: int,
     seed: int,
-    per_node: int = 1,
-    allowance: float = 1.0,
-    balanced: bool = False,
 ) -> np.ndarray:
     """Refine each start, and return the best of the maps: int64 (K,). For the arguments see `Assignment`.
 
-    balanced: the starts may be in balance already, and then better without `settle`. With one weight they often are.
+    With one weight starts often are in balance already, and then better without `settle`.
     """
     best: tuple[tuple[float, int], np.ndarray] | None = None
-    for start, settle in itertools.product(starts, (True, False) if balanced or sizes.shape[1] == 1 else (True,)):
+    for start, settle in itertools.product(starts, (True, False) if sizes.shape[1] == 1 else (True,)):
         random = np.random.Generator(np.random.PCG64(seed))
-        state = Assignment(start.copy(), sizes, graph, num_ranks, per_node, allowance)
+        state = Assignment(start.copy(), sizes, graph, num_ranks)
         state.fill_empty_ranks()
         again = settle and len(graph[1]) > MANY_EDGES and is_far(sizes, start, num_ranks)
         for _ in range(1 + again):

@@ -48,7 +48,7 @@ class ImportOptions:
         standardize: scale the columns of the features by the training nodes' mean and deviation.
 
     Raises:
-        ConfigError: an unknown value.
+        ConfigError: an unknown value, and a new split without fractions.
     """
 
     undirected: bool = key("edges.undirected", False, "add missing reverse edges, and merge parallel ones", truth)
@@ -78,6 +78,8 @@ class ImportOptions:
         check_choices(self)
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"the seed must be from 0 to 2^63 - 1, got {self.seed}")
+        if self.resplit and self.fractions is None:
+            raise ConfigError("split.resplit needs the fractions of the new split: --train or --val")
 
 
 def canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> GraphData:

@@ -18,7 +18,7 @@ from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.typed import REVERSED, canonical_types
 from partition_tools.graph.edges import BLOCK, check_endpoints, firsts, merged_parallel
 from partition_tools.graph.raw import DataError, RawGraph
-from partition_tools.out_of_core.csr import CsrPiece, csr_piece, edge_slice, form_runs, merged_csr, resorted, written
+from partition_tools.out_of_core.csr import CARRIED, CsrPiece, csr_piece, edge_slice, form_runs, merged_csr, resorted
 from partition_tools.out_of_core.records import Records, joined
 from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.progress import Reporter
@@ -53,8 +53,7 @@ def imported_edges(
         return csr_piece(records, n, with_prints=True)
 
     runs = Runs(scratch, "edges", by_weight=True)
-    if not written(scratch, "canonical"):
-        _form(runs, source)
+    _form(runs, source)
     edges, loops, symmetric = merged_csr("canonical", runs, n, checked)
     edges_out = None
     if not symmetric and options.undirected:
@@ -176,26 +175,23 @@ def _symmetrized(edges: Edges, scratch: Scratch) -> tuple[Edges, int]:
     result is its own transpose, bit for bit. It has the features of the first of its edges in the input. Self loops
     stay single.
     """
-    n, runs = len(edges.indptr) - 1, Runs(scratch, "both")
-    if not written(scratch, "symmetrized"):
-        ends = Runs(scratch, "ends")
-        if not written(scratch, "pairs"):
-            form_runs(ends, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), "pairing")
-        pairs = merged_csr("pairs", ends, n, lambda records: csr_piece(_one_of_each(records), n))[0]
-        total, size = len(pairs.indices), max(1, runs.size // 2)
+    n, runs, ends = len(edges.indptr) - 1, Runs(scratch, "both"), Runs(scratch, "ends")
+    form_runs(ends, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), "pairing")
+    pairs = merged_csr("pairs", ends, n, lambda records: csr_piece(_one_of_each(records), n))[0]
+    total, size = len(pairs.indices), max(1, runs.size // 2)
 
-        def both(index: int) -> Records:
-            one = edge_slice(pairs, index * size, min((index + 1) * size, total), lambda low, high: low * n + high)
-            low, high = np.divmod(one.key, n)
-            back = one.take(low != high)
-            back.key = high[low != high] * n + low[low != high]
-            return joined([one, back])
+    def both(index: int) -> Records:
+        one = edge_slice(pairs, index * size, min((index + 1) * size, total), lambda low, high: low * n + high)
+        low, high = np.divmod(one.key, n)
+        back = one.take(low != high)
+        back.key = high[low != high] * n + low[low != high]
+        return joined([one, back])
 
-        with scratch.reporter.bar(total, f"sorting {total:,} undirected edges", "edges") as advance:
-            runs.form(both, max(1, -(-total // size)), lambda records: advance(records // 2))
-    merged, loops, _ = merged_csr("symmetrized", runs, n)
-    for part in ("indices", "indptr", "weight", "kind", "row", "facts"):
+    with scratch.reporter.bar(total, f"sorting {total:,} undirected edges", "edges") as advance:
+        runs.form(both, max(1, -(-total // size)), lambda records: advance(records // 2))
+    for part in ("indices", *CARRIED):
         scratch.forget(f"pairs.{part}")
+    merged, loops, _ = merged_csr("symmetrized", runs, n)
     return merged, loops
 
 

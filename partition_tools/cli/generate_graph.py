@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,7 +9,7 @@ from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
-from partition_tools.canonical.canonical import ImportOptions, canonical, versions
+from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.canonical.features import DTYPES
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
@@ -82,8 +81,7 @@ def generate_graph(
 ) -> GraphData:
     """Draw a graph from GENERATORS[model] and write it to `output`; returns its `GraphData`."""
     check_outputs({"": output}, force=force)
-    identity = [model, asdict(spec), asdict(options), versions()]
-    with claimed(output), working(output, identity, resources or Resources(), keep=False) as work:
+    with claimed(output), working(output, resources or Resources()) as work:
         work.reporter.stage(f"drawing {spec.num_edges:,} edges between {spec.nodes:,} nodes")
         if spec.targets:
             options = dataclasses.replace(options, task=REGRESSION)

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs, files_below
 from hpcgnn.terminal import tell
-from partition_tools.canonical.canonical import ImportOptions, canonical, versions
+from partition_tools.canonical.canonical import ImportOptions, canonical
 from partition_tools.canonical.splits import Fractions
 from partition_tools.cli.partition_graph import given_map
 from partition_tools.graph.writing import summary, write_with_bar
@@ -20,7 +19,6 @@ from partition_tools.readers.sources import SOURCES
 from partition_tools.readers.tables.refused import check_file
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.scratch import fingerprint
 from partition_tools.workspace.settings import declared, made, values_of
 from partition_tools.workspace.working import Resources, add_memory_options, working
 
@@ -72,8 +70,6 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         if given.setdefault(name, value) != value:
             raise ConfigError(f"--set {name}={value}: the key is given twice, also as {given[name]}; leave one out")
     options = made(ImportOptions, given, fractions=made(Fractions, given).of_splits())
-    if options.resplit and options.fractions is None:
-        raise ConfigError("split.resplit needs the fractions of the new split: --train or --val")
     source = format_of(arguments.input, arguments.format)
     data = import_graph(
         arguments.input,
@@ -102,8 +98,7 @@ def import_graph(
 
     Args:
         tables: options of the format: `TableOptions`, `NodeTables` of matrices, or `ArrayOptions` of archives.
-        resources: memory and scratch directory. The import removes that directory at the end. If it is killed, the same
-            call continues from it.
+        resources: memory and scratch directory. The import removes that directory at the end.
 
     Raises:
         FormatError, GraphError, ConfigError: the input cannot be read, or the graph is not sound. Nothing is written.
@@ -118,14 +113,7 @@ def import_graph(
     for each in read:
         check_file(Path(each))
     with claimed(output):
-        # The facts that decide the files of the scratch directory. The next call may have less memory.
-        identity = {
-            "format": source.NAME,
-            "options": [asdict(options), {each.name: getattr(own, each.name) for each in fields(own)}],
-            "inputs": [fingerprint(each) for each in (path, *read) if Path(each).exists()],
-            "versions": versions(),
-        }
-        with working(output, identity, resources) as work:
+        with working(output, resources) as work:
             work.reporter.stage(f"reading {path} as {source.NAME}")
             try:
                 raw = source.read(path, own, work)

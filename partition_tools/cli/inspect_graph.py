@@ -19,13 +19,13 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import slabs
 from partition_tools.graph.loading import StoredRows, load_edges
-from partition_tools.graph.quality import check_grouping, node_attributes, partition_quality
+from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
 
 SHOWN = 12
 HEADING = (
     *("map", "ranks", "imbalance (nodes)", "(in-edges)", "most in-edges", "ranks without", "edges cut"),
-    *("halo rows (largest)", "rows of nodes (largest)"),
+    "halo rows (largest)",
 )
 HELP = "show counts, degrees, clusters, partitionings and halo rows"
 DESCRIPTION = """Show the content of a graph file: counts, degrees, splits, classes, types and clusters. For each stored
@@ -38,28 +38,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the sub-command's options."""
     parser.add_argument("graph", type=Path, metavar="GRAPH")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument(
-        "--per-node",
-        type=int,
-        metavar="R",
-        help="show the maps on compute nodes of R consecutive ranks, counted from the edges (default: maps that "
-        "`partition add --per-node` made, as they were made)",
-    )
 
 
 def run(arguments: argparse.Namespace, reporter: Reporter | None) -> int:
     """The sub-command itself; returns the exit code."""
-    info = inspect_graph(arguments.graph, arguments.per_node)
+    info = inspect_graph(arguments.graph)
     tell(json.dumps(info, indent=2) if arguments.json else describe(info), needed=True)
     return 0
 
 
-def inspect_graph(path: str | Path, per_node: int | None = None) -> dict[str, Any]:
-    """A dictionary of plain numbers and words; `describe` shows it. per_node: ranks of a compute node, None for the
-    number of each map. Raises FormatError as `GraphFile` does, and ConfigError for a per_node below 1.
-    """
-    if per_node is not None:
-        check_grouping(per_node, ())
+def inspect_graph(path: str | Path) -> dict[str, Any]:
+    """A dictionary of plain numbers and words; `describe` shows it. Raises FormatError as `GraphFile` does."""
     with GraphFile(path) as file:
         meta = file.meta
         indptr, offsets = file.read("topology/indptr"), file.read("clusters/offsets")
@@ -100,7 +89,7 @@ def inspect_graph(path: str | Path, per_node: int | None = None) -> dict[str, An
                 "nodes": _statistics(np.diff(offsets)),
                 "edges": _statistics(np.diff(indptr[offsets])),
             },
-            "partitionings": maps_of(file, per_node),
+            "partitionings": maps_of(file),
         }
 
 
@@ -148,20 +137,18 @@ def _statistics(values: np.ndarray) -> dict[str, float]:
     return {"min": least, "median": float(np.median(values)), "mean": float(values.mean()), "max": most}
 
 
-def maps_of(file: GraphFile, per_node: int | None = None) -> dict[str, dict[str, dict[str, Any]]]:
-    """{name: {number of ranks: figures}} of the stored maps. per_node: see `inspect_graph`."""
+def maps_of(file: GraphFile) -> dict[str, dict[str, dict[str, Any]]]:
+    """{name: {number of ranks: figures}} of the stored maps."""
     offsets = file.read("clusters/offsets")
     pointers = file.read("topology/indptr", [(int(row), int(row) + 1) for row in offsets])
     nodes, edges = np.diff(offsets), np.diff(pointers)
     return {
-        name: {str(count): _map(file, name, count, per_node, nodes, edges) for count in counts}
+        name: {str(count): _map(file, name, count, nodes, edges) for count in counts}
         for name, counts in file.partitionings().items()
     }
 
 
-def _map(
-    file: GraphFile, name: str, count: int, per_node: int | None, nodes: np.ndarray, edges: np.ndarray
-) -> dict[str, Any]:
+def _map(file: GraphFile, name: str, count: int, nodes: np.ndarray, edges: np.ndarray) -> dict[str, Any]:
     """The figures of a map. nodes, edges: int (K,), of each cluster."""
     cluster_to_rank, attributes = file.cluster_map(name, count)
     figures = {key: value.tolist() if hasattr(value, "tolist") else value for key, value in attributes.items()}
@@ -169,8 +156,6 @@ def _map(
     if "halo_rows_by_rank" not in figures:
         edges_out = None if file.meta.undirected else load_edges(file, "_out")
         figures |= partition_quality(cluster_to_rank, count, offsets, load_edges(file), edges_out)
-    if per_node is not None and per_node != figures.get("ranks_per_node"):
-        figures |= node_attributes(cluster_to_rank, count, per_node, offsets, load_edges(file))
     received, sent = (np.atleast_1d(figures.pop(f"{which}_rows_by_rank")) for which in ("halo", "sent"))
     of_ranks = {
         "nodes": np.bincount(cluster_to_rank, nodes, count),
@@ -196,15 +181,12 @@ def map_table(maps: Mapping[str, Mapping[str, Mapping[str, Any]]], num_edges: in
     rows = []
     for name, of_name in maps.items():
         for count, figures in of_name.items():
-            balance, on_nodes = figures["balance"], "ranks_per_node" in figures
+            balance = figures["balance"]
             row = [name, int(count), balance["nodes"]["imbalance"], balance["edges"]["imbalance"]]
             row += [f"{balance['edges']['largest']:,.0f} (rank {figures['busiest_rank']})"]
             row += [f"{figures['ranks_without_edges']:,}", f"{100 * figures['edge_cut'] / max(num_edges, 1):.1f} %"]
-            for level in ("", "compute_node_")[: 1 + on_nodes]:
-                total, most = (figures[f"{level}halo_rows_{which}"] for which in ("total", "max"))
-                row += [f"{total:,} ({most:,})"]
-            rows.append(row)
-    return tabulate(rows, HEADING[: max(map(len, rows))], floatfmt=".3f", stralign="right")
+            rows.append([*row, f"{figures['halo_rows_total']:,} ({figures['halo_rows_max']:,})"])
+    return tabulate(rows, HEADING, floatfmt=".3f", stralign="right")
 
 
 def describe(info: Mapping[str, Any]) -> str:

@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
 REMOVED = {
     **dict.fromkeys(("--dataset", "--root"), "give the folder of the data set: import ~/dataset/ogbn_arxiv -o FILE"),
     "--from": "it is now --format",
+    "--per-node": "maps are for ranks alone; leave it out",
     "--held-out": "hpcgnn predict RUN_DIR --held-out writes the held-out edges of a run",
 }
 

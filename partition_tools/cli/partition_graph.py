@@ -22,26 +22,16 @@ from hpcgnn.placement.clusters import economical_map, imbalance, is_skewed, with
 from hpcgnn.terminal import tell
 from partition_tools.canonical.canonical import versions
 from partition_tools.cli.inspect_graph import map_table, maps_of
-from partition_tools.graph.loading import hold_neighbours, load_graph
-from partition_tools.graph.quality import (
-    check_grouping,
-    cluster_graph,
-    cluster_sizes,
-    hubs,
-    node_attributes,
-    partition_quality,
-    rank_of,
-)
+from partition_tools.graph.loading import load_graph
+from partition_tools.graph.quality import cluster_graph, cluster_sizes, hubs, partition_quality, rank_of
 from partition_tools.graph.writing import write_with_bar
 from partition_tools.partitioners.choice import choose
 from partition_tools.partitioners.clustering import clustered
 from partition_tools.partitioners.given import Given
 from partition_tools.partitioners.methods import AUTO, KEYS, METHODS, method_of
-from partition_tools.partitioners.nested import nested_map
 from partition_tools.workspace.budget import memory_budget
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
-from partition_tools.workspace.scratch import fingerprint
 from partition_tools.workspace.settings import check_choices, values_of
 from partition_tools.workspace.working import Resources, add_memory_options, working
 
@@ -59,7 +49,7 @@ maps, so one file serves a whole scaling study. K defaults to the larger of {CLU
 n / {NODES_PER_CLUSTER}, the latter at most {MOST_CLUSTERS}.
 
 methods:
-  auto             metis, or kaminpar where METIS would not fit the memory or take much longer; the default
+  auto             metis, or kaminpar where METIS would not fit the memory; the default
 """
     + "\n".join(f"  {name:16} {method.HELP}" for name, method in METHODS.items())
     + """
@@ -74,7 +64,6 @@ class PartitionOptions:
     """Options of making maps.
 
     Attributes:
-        per_node: consecutive ranks on a node, for maps of both (`partition_tools.partitioners.nested`).
         balance: the things that ranks get equal shares of.
         force: replace an existing output.
         settings: {key: value} of the method's own options.
@@ -83,7 +72,6 @@ class PartitionOptions:
         ConfigError: an unknown value.
     """
 
-    per_node: int = 1
     seed: int = 0
     balance: str = field(default=AUTO, metadata={"choices": BALANCES})
     force: bool = False
@@ -110,14 +98,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     remove.add_argument("--ranks", metavar="LIST", help="numbers of ranks (default: all of the name)")
     add.add_argument("graph", type=Path, metavar="GRAPH", help="graph file, changed in place unless -o is given")
     add.add_argument("--ranks", required=True, metavar="LIST", help="numbers of ranks, such as 1,2,4,8")
-    add.add_argument(
-        "--per-node",
-        type=int,
-        default=1,
-        metavar="R",
-        help="make the maps for nodes of R consecutive ranks: few edges between nodes, then few between ranks "
-        "(default 1). Each number of --ranks is at most R or a multiple of it",
-    )
     add.add_argument("--clusters", dest="num_clusters", type=int, metavar="K", help="number of clusters")
     add.add_argument("--method", metavar="{" + ",".join((AUTO, *METHODS)) + "}", default=AUTO)
     add.add_argument("--name", help="name of the maps in the file (default: the method)")
@@ -144,7 +124,6 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
         tell(_shown_maps(arguments.graph), needed=True)
         return 0
     options = PartitionOptions(
-        arguments.per_node,
         arguments.seed,
         arguments.balance,
         arguments.force,
@@ -213,10 +192,6 @@ def partition_graph(
     maker = method_of(method, options.settings)
     if num_clusters is not None and num_clusters < 1:
         raise ConfigError(f"--clusters must be at least 1, got {num_clusters}")
-    check_grouping(options.per_node, ranks)
-    if options.per_node > 1 and maker is not None and not maker.NESTED:
-        nested = ", ".join(name for name, each in METHODS.items() if each.NESTED)
-        raise ConfigError(f"--per-node {options.per_node} needs a method that cuts few edges: {nested}; got {method}")
     if name is not None and ("/" in name or name in (".", "..")):
         raise ConfigError(f"the name of a partitioning must not contain a slash, got {name!r}")
     if maker is not None and maker.NEW_FILE and output is None:
@@ -262,15 +237,12 @@ def _partition(
         name = name or maker.NAME
         if fresh and num_clusters is not None and (num_clusters != stored or always):
             tools = {**file.meta.versions, **_tool_versions()}
-            identity = [fingerprint(path), maker.NAME, num_clusters, seed, versions(**_tool_versions())]
-            with working(output or path, identity, resources) as work:
+            with working(output or path, resources) as work:
                 data = clustered(file, maker, num_clusters, seed, work, tools)
                 maps = _maps(data, maker, name, ranks, options)
                 write_with_bar(output or path, data, maps, resources.reporter)
         else:
-            data = load_graph(file, stored_edges=True)
-            if len(data.edges.indices) * HELD_BYTES <= memory_budget(resources.memory):
-                hold_neighbours(data)
+            data = load_graph(file, file.meta.num_edges * HELD_BYTES > memory_budget(resources.memory))
             maps = _maps(data, maker, name, ranks, options)
             file.file.close()
             add_partitionings(path, maps, output)
@@ -310,7 +282,7 @@ def _maps(
     data: GraphData, maker: Any, name: str, ranks: list[int], options: PartitionOptions
 ) -> list[tuple[str, int, np.ndarray, dict[str, Any]]]:
     """[(name, P, map int32 (K,), attributes)]."""
-    balance, per_node, seed = options.balance, options.per_node, options.seed
+    balance, seed = options.balance, options.seed
     offsets, indptr = data.cluster_offsets, data.edges.indptr
     sizes = cluster_sizes(balance, offsets, indptr, data.split)
     graph = data.cluster_graph
@@ -324,12 +296,7 @@ def _maps(
     for count in ranks:
         options.resources.reporter.stage(f"mapping {len(sizes):,} clusters to {count} ranks")
 
-        def rows(parts: np.ndarray, count: int = count) -> int:
-            return partition_quality(parts // per_node, count // per_node, offsets, data.edges)["halo_rows_total"]
-
         def make(each: np.ndarray, count: int = count) -> np.ndarray:
-            if per_node > 1:
-                return nested_map(each, graph, count, per_node, seed, rows)
             return maker.ranks(each, graph, count, seed)
 
         found = economical_map(make, sizes, graph, count) if balance == AUTO else make(sizes)
@@ -341,7 +308,6 @@ def _maps(
             **quality,
             "halo_rows_per_node": quality["halo_rows_total"] / data.num_nodes,
             "cut_fraction": quality["edge_cut"] / max(len(data.edges.indices), 1),
-            **(node_attributes(found, count, per_node, offsets, data.edges) if per_node > 1 else {}),
             "versions": " ".join(map(" ".join, versions(**_tool_versions()).items())),
         }
         maps.append((name, count, found, attributes))

@@ -22,12 +22,10 @@ from partition_tools.canonical.links import link_counts
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.edges import count_self_loops, rows, transpose
 from partition_tools.graph.loading import StoredRows, load_edges, load_links
-from partition_tools.graph.quality import cluster_graph, node_attributes, partition_quality
+from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
 
-FIGURES = [
-    f"{level}{name}" for level in ("", "compute_node_") for name in ("edge_cut", "halo_rows_total", "halo_rows_max")
-]
+FIGURES = ("edge_cut", "halo_rows_total", "halo_rows_max")
 #: (name of a check, '' or what is wrong)
 Checked = Iterator[tuple[str, str]]
 
@@ -139,19 +137,21 @@ def _values(file: GraphFile, reporter: Reporter) -> Checked:
 
 
 def _finite(file: GraphFile, name: str, what: str) -> str:
-    for start, slab in numbered(StoredRows(file, name)):
-        finite = np.isfinite(slab).all(axis=1)
-        if not finite.all():
-            return f"{what} {start + int(np.argmin(finite))} has a feature that is NaN or infinite"
-    return ""
+    text = f"{what} {{}} has a feature that is NaN or infinite"
+    return _first_row(file, name, lambda slab: ~np.isfinite(slab), text)
 
 
 def _held_outside(file: GraphFile, name: str) -> str:
     nodes = file.meta.num_nodes
+    text = f"row {{}} of {name} has a node outside 0..{nodes - 1}"
+    return _first_row(file, name, lambda slab: (slab < 0) | (slab >= nodes), text)
+
+
+def _first_row(file: GraphFile, name: str, wrong: Callable[[np.ndarray], np.ndarray], text: str) -> str:
     for start, slab in numbered(StoredRows(file, name)):
-        wrong = ((slab < 0) | (slab >= nodes)).any(axis=1)
-        if wrong.any():
-            return f"row {start + int(np.argmax(wrong))} of {name} has a node outside 0..{nodes - 1}"
+        rows_of_slab = wrong(slab).any(axis=1)
+        if rows_of_slab.any():
+            return text.format(start + int(np.argmax(rows_of_slab)))
     return ""
 
 
@@ -239,12 +239,7 @@ def _wrong_map(file: GraphFile, name: str, count: int, edges: Edges) -> str:
     unused = count - len(np.unique(parts))
     if unused:
         return f"{unused} of {count} ranks have no cluster"
-    per_node, offsets = int(stored.get("ranks_per_node", 1)), file.read("clusters/offsets")
-    if per_node < 1:
-        return f"ranks_per_node is {per_node}, expected at least 1"
-    quality = partition_quality(parts, count, offsets, edges)
-    if per_node > 1:
-        quality |= node_attributes(parts, count, per_node, offsets, edges)
+    quality = partition_quality(parts, count, file.read("clusters/offsets"), edges)
     wrong = [key for key in FIGURES if key in stored and stored[key] != quality[key]]
     return "".join(f"{key} is stated as {stored[key]} but is {quality[key]}" for key in wrong[:1])
 

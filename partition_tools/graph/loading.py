@@ -50,13 +50,6 @@ def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges
     )
 
 
-def hold_neighbours(data: GraphData) -> None:
-    """Read the neighbours of edges that stayed in the file. Clusters of a rank lie all over it: many small reads."""
-    for edges in (data.edges, data.edges_out):
-        if edges is not None:
-            edges.indices = edges.indices[:]
-
-
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
     """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `StoredRows`: the file must stay
     open for them.

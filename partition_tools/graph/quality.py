@@ -2,18 +2,14 @@
 
 A rank's halo is the set of other ranks' nodes with an edge into its own; each costs one row per layer and direction.
 METIS minimises the edge cut; the ranks send halo rows.
-
-Consecutive ranks are on a compute node, and the last one may have fewer. A row that several ranks of a compute node
-need counts once for it. Counted for each rank, it crosses the network once for each of them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import Csr
@@ -129,32 +125,3 @@ def ranges(offsets: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
     """[(start, stop)] of the nodes of the chosen clusters, neighbouring clusters joined. chosen: bool (K,)."""
     steps = np.flatnonzero(np.diff(np.concatenate([[0], np.asarray(chosen, np.int8), [0]])))
     return [(int(offsets[first]), int(offsets[last])) for first, last in zip(steps[::2], steps[1::2], strict=True)]
-
-
-def node_attributes(
-    cluster_to_rank: np.ndarray, num_ranks: int, per_node: int, offsets: np.ndarray, edges: Edges
-) -> dict[str, Any]:
-    """Figures of a map on compute nodes of per_node consecutive ranks, exact, as attributes in the file."""
-    quality = partition_quality(cluster_to_rank // per_node, -(-num_ranks // per_node), offsets, edges)
-    received, node = _received(cluster_to_rank, num_ranks, offsets, edges)[0], np.arange(num_ranks) // per_node
-    figures = ("imbalance_nodes", "imbalance_edges", "edge_cut", "halo_rows_total", "halo_rows_max")
-    return {
-        "ranks_per_node": per_node,
-        **{f"compute_node_{name}": quality[name] for name in figures},
-        "halo_rows_by_compute_node": quality["halo_rows_by_rank"],
-        "sent_rows_by_compute_node": quality["sent_rows_by_rank"],
-        "halo_rows_between_compute_nodes": int(received[node[:, None] != node].sum()),
-    }
-
-
-def check_grouping(per_node: int, ranks: Iterable[int]) -> None:
-    """Raise ConfigError where numbers of ranks do not fill compute nodes of per_node ranks."""
-    if per_node < 1:
-        raise ConfigError(f"--per-node must be at least 1, got {per_node}")
-    for count in ranks:
-        if count > per_node and count % per_node:
-            fitting = count - count % per_node
-            raise ConfigError(
-                f"{count} ranks do not fill nodes of {per_node} ranks; expected --ranks of at most {per_node} or a "
-                f"multiple of it, such as {fitting} or {fitting + per_node}, or another --per-node"
-            )

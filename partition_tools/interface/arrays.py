@@ -72,8 +72,6 @@ class Saving(ImportOptions):
                 raise ConfigError(f"fractions must be (train, val) or (train, val, test), got {self.fractions}")
             if len(self.fractions) == 2:
                 object.__setattr__(self, "fractions", (*self.fractions, 1 - sum(self.fractions)))
-        if self.resplit and self.fractions is None:
-            raise ConfigError("resplit needs the fractions of the new split")
         super().__post_init__()
 
 
@@ -152,8 +150,7 @@ def write_raw(path: str | Path, raw: RawGraph, how: Saving) -> GraphData:
         raise GraphError(f"{counts[-1]} ranks are more than the {raw.num_nodes} nodes of the graph; use fewer ranks")
     check_outputs({"": path}, force=how.force)
     resources = Resources(how.memory, None, how.reporter)
-    # No other call has the same arrays, so that nothing of the directory is of use to one that goes on.
-    with claimed(path), working(path, ["arrays in memory", id(raw)], resources, keep=False) as scratch:
+    with claimed(path), working(path, resources) as scratch:
         data = canonical(raw, how, scratch)
         write_with_bar(path, data, reporter=how.reporter)
     if counts is not None:
@@ -167,7 +164,7 @@ def partition(
     """Cluster a graph file, once, and store in it a map of the clusters for each number of ranks.
 
     clusters: their number (None: by the size of the graph). options: arguments of `partition_graph` (method, name,
-    output) and fields of `PartitionOptions` (balance, seed, per_node). Returns {ranks: measures of the map: imbalance,
+    output) and fields of `PartitionOptions` (balance, seed). Returns {ranks: measures of the map: imbalance,
     cut, halo rows}. One process calls it. Raises ConfigError or GraphError.
     """
     own = {name: options.pop(name) for name in ("method", "name", "output") if name in options}

@@ -1,7 +1,7 @@
 """CSR matrices that are written as their sorted edges come, and read again in chunks of edges."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,7 +16,7 @@ from partition_tools.workspace.scratch import Scratch
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
 _CACHED = 1 << 14
 # What an edge carries, in the order of the fields of `Edges`.
-_CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
+CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
 
 
 @dataclass
@@ -76,39 +76,23 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def written(scratch: Scratch, name: str) -> bool:
-    """Whether the CSR matrix of this name is finished."""
-    return scratch.done(f"{name}.facts")
-
-
 def merged_csr(
     name: str, runs: Runs, num_nodes: int, work: Callable[[Records], CsrPiece] | None = None
 ) -> tuple[Edges, int, bool]:
     """(edges, number of self loops, whether the edges are their own reverses) of merged runs, which are then removed.
 
-    name: of the files in the scratch directory, which the arrays of the edges are mapped from; finished ones are taken.
-    work: a piece of the matrix from records with all edges of their rows and columns (None: `csr_piece`). Reverses are
-    compared as far as it asks for fingerprints. Memory: 8 bytes per node.
+    name: of the files in the scratch directory, which the arrays of the edges are mapped from. work: a piece of the
+    matrix from records with all edges of their rows and columns (None: `csr_piece`). Reverses are compared as far as it
+    asks for fingerprints. Memory: 8 bytes per node.
     """
-    scratch, make = runs.scratch, work or (lambda records: csr_piece(records, num_nodes))
-    if not written(scratch, name):
-        total = len(runs)
-        with scratch.reporter.bar(total, f"merging {total:,} edges", "edges") as advance:
-            _write(scratch, name, runs.merged(make, advance), num_nodes)
-        runs.remove()
-    loops, symmetric = scratch.load(f"{name}.facts").tolist()
-    found = {part: scratch.load(f"{name}.{part}") for part in ("indices", *_CARRIED) if scratch.done(f"{name}.{part}")}
-    carried = (found.get(part) for part in _CARRIED)
-    return Edges(np.array(scratch.load(f"{name}.indptr")), found["indices"], *carried), loops, bool(symmetric)
-
-
-def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: int) -> None:
+    scratch, make, total = runs.scratch, work or (lambda records: csr_piece(records, num_nodes)), len(runs)
     indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros((2, 2), np.uint64)
     there: set[str] = set()
-    with contextlib.ExitStack() as files:
-        add_indices = files.enter_context(scratch.appending(f"{name}.indices", index_dtype(num_nodes)))
-        add = {part: files.enter_context(scratch.appending(f"{name}.{part}", _CARRIED[part])) for part in _CARRIED}
-        for piece in pieces:
+    with contextlib.ExitStack() as stack:
+        advance = stack.enter_context(scratch.reporter.bar(total, f"merging {total:,} edges", "edges"))
+        add_indices = stack.enter_context(scratch.appending(f"{name}.indices", index_dtype(num_nodes)))
+        add = {part: stack.enter_context(scratch.appending(f"{name}.{part}", CARRIED[part])) for part in CARRIED}
+        for piece in runs.merged(make, advance):
             add_indices(piece.indices)
             for part, append in add.items():
                 values = getattr(piece.records, part)
@@ -118,11 +102,10 @@ def _write(scratch: Scratch, name: str, pieces: Iterator[CsrPiece], num_nodes: i
             indptr[piece.first_row + 1 : piece.first_row + 1 + len(piece.counts)] += piece.counts
             loops += piece.loops
             prints += piece.prints
-    for part in _CARRIED.keys() - there:
-        scratch.forget(f"{name}.{part}")
-    np.cumsum(indptr, out=indptr)
-    scratch.save(f"{name}.indptr", indptr)
-    scratch.save(f"{name}.facts", np.array([loops, np.array_equal(prints[0], prints[1])], np.int64))
+    runs.remove()
+    carried = (scratch.load(f"{name}.{part}") if part in there else None for part in CARRIED)
+    edges = Edges(np.cumsum(indptr, out=indptr), scratch.load(f"{name}.indices"), *carried)
+    return edges, loops, bool(np.array_equal(prints[0], prints[1]))
 
 
 Key = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -136,8 +119,7 @@ def resorted(edges: Edges, key: Key, name: str, scratch: Scratch, how: str = "")
     words for the user.
     """
     runs = Runs(scratch, f"{name}.runs", by_weight=True)
-    if not written(scratch, name):
-        form_runs(runs, edges, key, "sorting", how)
+    form_runs(runs, edges, key, "sorting", how)
     return merged_csr(name, runs, len(edges.indptr) - 1)[0]
 
 

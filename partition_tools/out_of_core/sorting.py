@@ -22,7 +22,7 @@ from partition_tools.workspace.scratch import Scratch
 MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
-COLUMNS = ("kind", "weight", "row", "key")  # the key last: a run is finished when it is there
+COLUMNS = ("key", "kind", "weight", "row")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 Advance = Callable[[int], object]
@@ -55,31 +55,30 @@ def chunk_records(memory: int, most: int) -> int:
 class Runs:
     """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
 
-    size: the records that a run may have, a power of two. So a job that goes on with about as much memory finds them.
+    size: the records that a run may have.
     """
 
     def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
-        self.size = 1 << (chunk_records(scratch.memory, MOST_RUN).bit_length() - 1)
+        self.size = chunk_records(scratch.memory, MOST_RUN)
         self.count = 0
 
     def _column(self, run: int, column: str) -> str:
-        return f"{self.name}/{self.size}-{run:05d}.{column}"
+        return f"{self.name}/{run:05d}.{column}"
 
     def form(self, make: Callable[[int], Records], count: int, advance: Advance = lambda records: None) -> None:
-        """Add `count` runs from make(0), make(1), … in any order; existing runs stay.
+        """Add `count` runs from make(0), make(1), … in any order.
 
         make: called by several threads. advance: called with the number of the records of each run.
         """
         first = self.count
 
         def form_one(index: int) -> int:
-            if not self.scratch.done(self._column(first + index, "key")):
-                records = make(index).sort(self.by_weight)
-                for column in COLUMNS:
-                    if getattr(records, column) is not None:
-                        self.scratch.save(self._column(first + index, column), getattr(records, column))
-            return self._length(first + index)
+            records = make(index).sort(self.by_weight)
+            for column in COLUMNS:
+                if getattr(records, column) is not None:
+                    self.scratch.save(self._column(first + index, column), getattr(records, column))
+            return len(records)
 
         for length in in_order(form_one, range(count)):
             advance(length)
@@ -115,7 +114,7 @@ class Runs:
             least += [int(key[0])] if len(key) else []
         bounds = _cuts(samples, max(1, wanted // step), min(least, default=0))
         places = [np.concatenate([[0], np.searchsorted(key, bounds), [len(key)]]) for key in keys()]
-        columns = [name for name in COLUMNS if self.scratch.done(self._column(0, name))]
+        columns = [name for name in COLUMNS if self.scratch.has(self._column(0, name))]
 
         def handle(index: int) -> tuple[int, _Result]:
             spans = [(run, int(place[index]), int(place[index + 1])) for run, place in enumerate(places)]

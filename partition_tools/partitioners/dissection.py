@@ -36,27 +36,24 @@ def dissected(asked: ClusterRequest, split: Split, scratch: Scratch, cut: Cut | 
     split: dissects parts that fit in memory. cut: cuts those that do not fit; None: all are dissected in memory.
     Memory: that of `cut` for the whole graph, else the scratch directory's limit, and 40 bytes per node.
     """
-    num_clusters, progress = asked.num_clusters, asked.progress
-    if not scratch.done("order"):
-        whole, num_nodes = whole_pattern(asked.edges, asked.edges_out, scratch), len(asked.edges.indptr) - 1
-        connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
-        progress(num_clusters - connected)
-        pending, leaves = [(whole, connected)], []
-        while pending:
-            part, count = pending.pop()
-            begun = scratch.done(f"{part.name}.clusters.offsets"), scratch.done(f"{part.name}.side")
-            fits = begun[0] or (not begun[1] and part.num_entries * PART_BYTES <= scratch.memory)
-            if count == 1 or fits or cut is None:
-                leaves += _in_memory(part, count, split, asked)
-                continue
+    num_clusters, num_nodes = asked.num_clusters, len(asked.edges.indptr) - 1
+    whole = whole_pattern(asked.edges, asked.edges_out, scratch)
+    connected = clusters_of_connected(num_nodes, len(whole.nodes), num_clusters)
+    asked.progress(num_clusters - connected)
+    pending, leaves = [(whole, connected)], []
+    while pending:
+        part, count = pending.pop()
+        if count == 1 or cut is None or part.num_entries * PART_BYTES <= scratch.memory:
+            leaves += _in_memory(part, count, split, asked)
+        else:
             shares = shares_of(count)
-            parts = parts_of(part, _side(part, shares, asked.seed, cut), len(shares))
-            part.forget()
-            pending += reversed(list(zip(parts, shares.tolist(), strict=True)))
-        order, offsets = with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
-        scratch.save("offsets", offsets)
-        scratch.save("order", order)
-    return np.array(scratch.load("order")), np.array(scratch.load("offsets"))
+            size = f"{len(part.nodes):,} nodes, {part.num_entries:,} edges"
+            scratch.reporter.stage(f"splitting {size} into {len(shares)} parts")
+            side = cut(part, shares, asked.seed)
+            enough(side, shares)
+            pending += reversed(list(zip(parts_of(part, side, len(shares)), shares.tolist(), strict=True)))
+        part.forget()
+    return with_isolated(leaves, whole.nodes, num_nodes, num_clusters)
 
 
 def shares_of(count: int) -> np.ndarray:
@@ -66,35 +63,15 @@ def shares_of(count: int) -> np.ndarray:
     return shares
 
 
-def _side(part: Pattern, shares: np.ndarray, seed: int, cut: Cut) -> np.ndarray:
-    """The part of each node; kept in the scratch directory."""
-    name, scratch = f"{part.name}.side", part.scratch
-    if not scratch.done(name):
-        size = f"{len(part.nodes):,} nodes, {part.num_entries:,} edges"
-        scratch.reporter.stage(f"splitting {size} into {len(shares)} parts")
-        side = cut(part, shares, seed)
-        enough(side, shares)
-        scratch.save(name, side.astype(np.uint8))
-    return np.array(scratch.load(name))
-
-
 def _in_memory(part: Pattern, count: int, split: Split, asked: ClusterRequest) -> list[np.ndarray]:
     """The nodes of each of `count` clusters of a part."""
-    name, scratch = f"{part.name}.clusters", part.scratch
     if count == 1:
         asked.progress(1)
         return [part.nodes]
-    if not scratch.done(f"{name}.offsets"):
-        indices, heavy = np.array(part.indices), part.edge_weights()
-        values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate([np.zeros(0, np.uint8), *heavy])
-        graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
-        order, offsets = dissect(graph, count, split, asked.seed, asked.progress, part.weights)
-        scratch.save(f"{name}.order", order)
-        scratch.save(f"{name}.offsets", offsets)
-    else:
-        asked.progress(count)
-    part.forget()
-    order, offsets = np.array(scratch.load(f"{name}.order")), scratch.load(f"{name}.offsets")
+    indices, heavy = np.array(part.indices), part.edge_weights()
+    values = np.ones(len(indices), np.uint8) if heavy is None else np.concatenate([np.zeros(0, np.uint8), *heavy])
+    graph = scipy.sparse.csr_matrix((values, indices, part.indptr), shape=(len(part.nodes),) * 2)
+    order, offsets = dissect(graph, count, split, asked.seed, asked.progress, part.weights)
     return np.split(part.nodes[order], offsets[1:-1])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import Csr
 from partition_tools.partitioners.request import ClusterRequest, Clusters
-from partition_tools.readers.tables.tables import load_npy
+from partition_tools.readers.tables.tables import map_npy
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.settings import key
 
@@ -24,13 +24,12 @@ class Given:
     NAME: str = NAME
     HELP = "parts from --set file.path=PARTS.npy: an integer for each node of the imported graph"
     NEW_FILE = ON_DISK = False
-    NESTED = False
 
     def of_nodes(self) -> np.ndarray:
         """int (n,) by original id. Raises ConfigError, GraphError."""
         if self.parts is None and self.path is None:
             raise ConfigError("--method file needs --set file.path=PARTS.npy")
-        parts = load_npy(self.path) if self.parts is None and self.path is not None else self.parts
+        parts = map_npy(self.path) if self.parts is None and self.path is not None else self.parts
         if parts is None or parts.ndim != 1 or parts.dtype.kind not in "iu" or not len(parts) or parts.min() < 0:
             raise GraphError(f"{self.path}: expected a vector of the numbers of parts, from 0")
         return parts

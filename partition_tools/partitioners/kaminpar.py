@@ -31,7 +31,7 @@ from partition_tools.workspace.scratch import Scratch
 
 NAME = "kaminpar"
 HELP = "the same by KaMinPar: in less memory, on all cores; needs the extra `kaminpar`"
-NEW_FILE, ON_DISK, NESTED = False, True, True
+NEW_FILE, ON_DISK = False, True
 ranks = map_clusters
 MISSING = "KaMinPar is not installed; pip install 'hpcgnn[kaminpar]', or use --method metis"
 SMALL = 1 << 20  # edges of a part that METIS splits sooner

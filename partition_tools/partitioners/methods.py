@@ -1,10 +1,9 @@
-"""The ways to partition. A method has NAME, HELP, three facts, clusters(...) and ranks(...), in a file of its own.
+"""The ways to partition. A method has NAME, HELP, two facts, clusters(...) and ranks(...), in a file of its own.
 
 * clusters(ClusterRequest, scratch) -> (order of the nodes, cluster offsets) makes the clusters of a graph.
 * ranks(sizes, cluster_graph, num_ranks, seed) -> int32 (K,). sizes: (K,), or (K, m) to balance several weights.
 * NEW_FILE: whether nodes are always reordered. Then the result must go to a file of its own.
 * ON_DISK: whether edges that do not fit in memory may stay in the file.
-* NESTED: whether `--per-node` may map its clusters to nodes and ranks (`partition_tools.partitioners.nested`).
 
 A method with options of its own is a dataclass that declares them (`workspace.settings`).
 """

@@ -12,12 +12,11 @@ from partition_tools.workspace.scratch import Scratch
 NAME = "metis"
 HELP = "few edges between ranks; for graphs that fit memory"
 NEW_FILE = ON_DISK = False
-NESTED = True
 ranks = map_clusters
 
 
 def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
-    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Memory and time: `choice.forecast`."""
+    """(order int64 (n,), offsets int64 (K + 1,)), see `dissection.dissected`. Memory: `choice.forecast`."""
     return dissected(asked, split, scratch)
 
 

@@ -109,20 +109,17 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch) -> Pa
             column = number[column]
         return column.astype(index_dtype(n)), np.bincount(counted, minlength=rows[1] - first)
 
-    if not scratch.done("whole.indptr"):
-        total = int(both[-1])
-        with (
-            scratch.reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
-            scratch.appending("whole.indices", index_dtype(n)) as append,
-        ):
-            counts = np.zeros(n + 1, np.int64)
-            blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
-                append(columns)
-                counts[first + 1 : end + 1] = found
-                advance(int(both[end] - both[first]))
-        scratch.save("whole.indptr", np.concatenate([[0], np.cumsum(counts[weighed.nodes + 1])]))
-    indptr = np.array(scratch.load("whole.indptr"))
+    total, counts = int(both[-1]), np.zeros(n + 1, np.int64)
+    with (
+        scratch.reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
+        scratch.appending("whole.indices", index_dtype(n)) as append,
+    ):
+        blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
+        for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
+            append(columns)
+            counts[first + 1 : end + 1] = found
+            advance(int(both[end] - both[first]))
+    indptr = np.concatenate([[0], np.cumsum(counts[weighed.nodes + 1])])
     return Pattern(scratch, "whole", weighed.nodes, indptr, weighed.weights, weighed.pull)
 
 
@@ -149,26 +146,22 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int) -> list[Pattern]:
         grouped = columns[np.argsort(sides, kind="stable")]
         return np.split(grouped, np.cumsum(np.bincount(sides, minlength=num_parts))[:-1]), counts
 
-    if not scratch.done(f"{names[-1]}.indptr"):
-        counts = np.zeros(len(side), np.int64)
-        indices, total = whole.indices, whole.num_entries
-        with (
-            contextlib.ExitStack() as files,
-            scratch.reporter.bar(total, f"dividing {total:,} edges", "edges") as advance,
-        ):
-            adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
-            blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
-            for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
-                for append, part in zip(adding, columns, strict=True):
-                    append(part)
-                counts[first:end] = found
-                advance(int(whole.indptr[end] - whole.indptr[first]))
-        for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
-            scratch.save(f"{name}.indptr", np.concatenate([[0], np.cumsum(counts[order[start:stop]])]))
+    counts, indices, total = np.zeros(len(side), np.int64), whole.indices, whole.num_entries
+    with (
+        contextlib.ExitStack() as files,
+        scratch.reporter.bar(total, f"dividing {total:,} edges", "edges") as advance,
+    ):
+        adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
+        blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
+        for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
+            for append, part in zip(adding, columns, strict=True):
+                append(part)
+            counts[first:end] = found
+            advance(int(whole.indptr[end] - whole.indptr[first]))
     parts = []
     for name, (start, stop) in zip(names, itertools.pairwise(starts), strict=True):
         there = order[start:stop]
-        indptr = np.array(scratch.load(f"{name}.indptr"))
+        indptr = np.concatenate([[0], np.cumsum(counts[there])])
         pull = None if whole.pull is None else whole.pull[there]
         parts.append(Pattern(scratch, name, whole.nodes[there], indptr, whole.weights[there], pull))
     return parts

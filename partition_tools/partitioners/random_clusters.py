@@ -10,7 +10,6 @@ from partition_tools.partitioners import metis
 NAME = "random-clusters"
 HELP = "METIS clusters dealt to ranks at random"
 NEW_FILE = ON_DISK = False
-NESTED = False
 clusters = metis.clusters
 
 

@@ -12,7 +12,6 @@ from partition_tools.workspace.scratch import Scratch
 NAME = "random-nodes"
 HELP = "nodes in random order, equal runs of them to ranks (writes a new file)"
 NEW_FILE = ON_DISK = True
-NESTED = False
 
 
 def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:

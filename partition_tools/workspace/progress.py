@@ -5,7 +5,6 @@ between the three cases. The working code only names its stage.
 """
 
 import contextlib
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,8 +14,14 @@ from tqdm import tqdm
 
 from hpcgnn.terminal import tell
 
-# In a log a long stage says how far it is after so many seconds, and after such a part of its work, whichever is later.
-SECONDS, PART = 30.0, 0.1
+# In a log a long stage has such a line after so many seconds.
+SECONDS, LINE = 30.0, "{l_bar}{n_fmt} of {total_fmt}, {remaining} left\n"
+
+
+class _Bar(tqdm):  # type: ignore[misc]
+    """Without a thread of its own: programs that have one should not fork."""
+
+    monitor_interval = 0
 
 
 class Reporter:
@@ -42,15 +47,16 @@ class Reporter:
     def bar(self, total: int, text: str, unit: str = "rows") -> Iterator[Callable[[int], object]]:
         """Yield a function to call with the number of items just done, from any thread. total: of all items.
 
-        On a terminal a bar with an estimate of the time left. In a log the stage, and from time to time a line with the
-        same estimate.
+        On a terminal a bar with an estimate of the time left. In a log the stage, and from time to time the bar as a
+        line.
         """
-        if self.stream is not None and self.stream.isatty():
-            with tqdm(total=total, desc=text, unit=unit, unit_scale=True, file=self.stream) as bar:
-                yield bar.update
-        else:
+        lines = self.stream is None or not self.stream.isatty()
+        if lines:
             self.stage(text)
-            yield _Lines(self, total, text).update
+        often = {"mininterval": SECONDS, "delay": SECONDS, "ascii": True, "bar_format": LINE} if lines else {}
+        silent = self.stream is None
+        with _Bar(total=total, desc=text, unit=unit, unit_scale=True, file=self.stream, disable=silent, **often) as bar:
+            yield bar.update
 
 
 class ScriptReporter(Reporter):
@@ -60,30 +66,3 @@ class ScriptReporter(Reporter):
         """Something that is allowed but probably not meant."""
         super().warn(text)
         warnings.warn(text, UserWarning, stacklevel=5)
-
-
-class _Lines:
-    """Progress of one stage as lines of a log."""
-
-    def __init__(self, reporter: Reporter, total: int, text: str) -> None:
-        self.reporter, self.total, self.text = reporter, total, text
-        self.done, self.said = 0, 0
-        self.begun = self.last = time.monotonic()
-        self.lock = threading.Lock()
-
-    def update(self, count: int) -> None:
-        with self.lock:
-            self.done += count
-            now = time.monotonic()
-            if now - self.last < SECONDS or self.done - self.said < PART * self.total or self.done >= self.total:
-                return
-            left = (now - self.begun) / self.done * (self.total - self.done)
-            self.reporter.stage(f"{self.text}: {self.done / self.total:.0%}, about {spoken(left)} left")
-            self.last, self.said = now, self.done
-
-
-def spoken(seconds: float) -> str:
-    """A duration in the unit that suits it: 40 s, 12 min, 3.5 h."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -26,16 +26,15 @@ def filled(
     dtype: np.typing.DTypeLike,
     fill: Callable[[np.ndarray], object],
 ) -> np.ndarray:
-    """An array that is zero where `fill`(array) leaves it so. A large one is mapped, and not filled again if it is
-    finished. Without `scratch` it is in memory.
+    """An array that is zero where `fill`(array) leaves it so. A large one is mapped. Without `scratch` it is in
+    memory.
     """
     if scratch is None or not is_large(math.prod(shape) * np.dtype(dtype).itemsize, scratch):
         array = np.zeros(shape, dtype)
         fill(array)
         return array
-    if not scratch.done(name):
-        with scratch.array(name, shape, dtype) as array:
-            fill(array)
+    with scratch.array(name, shape, dtype) as array:
+        fill(array)
     return scratch.load(name)
 
 

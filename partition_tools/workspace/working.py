@@ -7,16 +7,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.errors import ConfigError
 from partition_tools.workspace.budget import memory_budget, parse_memory
 from partition_tools.workspace.claim import claimed
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
-
-# Finished files of more than this part of the memory are kept for the next call; others are soon made again.
-WORTH = 64
 
 
 @dataclass(frozen=True)
@@ -64,16 +60,8 @@ def scratch_directory(output: str | Path, place: str | Path | None) -> Path:
 
 
 @contextlib.contextmanager
-def working(output: str | Path, identity: Any, resources: Resources, keep: bool = True) -> Iterator[Scratch]:
-    """A `Scratch` for the body, removed at its end and after a fault of the input.
-
-    After a signal, a full disk or a failure of this program the directory stays if its finished files are large: more
-    than a part of the memory. The same call continues from it.
-
-    Args:
-        output: the output file; the directory is named after it.
-        identity: see `Scratch`.
-        keep: whether the directory may stay.
+def working(output: str | Path, resources: Resources) -> Iterator[Scratch]:
+    """A `Scratch` for the body, removed at its end. The directory is named after the output file.
 
     Raises:
         FormatError: the directory cannot be made, or another process works in it.
@@ -82,16 +70,8 @@ def working(output: str | Path, identity: Any, resources: Resources, keep: bool 
     with contextlib.suppress(OSError):  # told below
         directory.parent.mkdir(parents=True, exist_ok=True)
     with claimed(directory):
-        scratch = Scratch(directory, identity, memory_budget(resources.memory), resources.reporter)
-        if scratch.resumed:
-            resources.reporter.stage(f"going on with what is finished in {directory}")
+        scratch = Scratch(directory, memory_budget(resources.memory), resources.reporter)
         try:
             yield scratch
-        except BaseException as error:
-            # A fault of the input will be there again; a disk that was full need not be.
-            again = isinstance(error, HpcgnnError) and not isinstance(error.__cause__, OSError)
-            held = sum(path.stat().st_size for path in directory.rglob("*.npy"))
-            if not keep or again or held <= scratch.memory // WORTH:
-                scratch.remove()
-            raise
-        scratch.remove()
+        finally:
+            scratch.remove()

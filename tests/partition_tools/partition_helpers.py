@@ -16,7 +16,7 @@ from partition_tools.workspace.scratch import Scratch
 
 def plenty(reporter=None):
     """A `Scratch` with memory for everything, in a folder that goes with the process."""
-    return Scratch(tempfile.mkdtemp(dir=_FOLDER.name), "", 1 << 30, reporter or Reporter())
+    return Scratch(tempfile.mkdtemp(dir=_FOLDER.name), 1 << 30, reporter or Reporter())
 
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="hpcgnn-tests-")

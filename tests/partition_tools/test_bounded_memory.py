@@ -3,7 +3,6 @@
 import gzip
 import importlib
 import tracemalloc
-import zipfile
 
 import h5py
 import numpy as np
@@ -11,13 +10,9 @@ import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
 from hpcgnn.errors import FormatError
-from partition_tools.cli import import_graph as module
 from partition_tools.cli.import_graph import import_graph
-from partition_tools.readers.arrays.archives import open_arrays
 from partition_tools.readers.arrays.named_arrays import ArrayOptions
 from partition_tools.readers.formats import SOURCES
-from partition_tools.readers.tables import node_tables
-from partition_tools.readers.tables.frames import TableFile
 from partition_tools.readers.tables.tables import TableOptions
 from partition_tools.readers.tables.text import blocks
 from partition_tools.workspace.scratch import Scratch
@@ -58,7 +53,7 @@ def both_ways(path, folder, memory=TINY, **options):
 
 
 def scratch(folder, memory=TINY):
-    return Scratch(folder / "work", "test", memory)
+    return Scratch(folder / "work", memory)
 
 
 @pytest.mark.parametrize("layout, save", [("edge_index", np.savez), ("src_dst", np.savez_compressed)])
@@ -81,51 +76,6 @@ def test_a_folder_of_npy_files(cli, tmp_path):
     assert_same_file(tmp_path / "of_archive.h5", tmp_path / "little.h5")
 
 
-@pytest.mark.parametrize(
-    "order, version, packing", [("C", (1, 0), zipfile.ZIP_STORED), ("F", (2, 0), zipfile.ZIP_DEFLATED)]
-)
-def test_what_is_mapped(tmp_path, order, version, packing):
-    """Large arrays are mapped in the scratch directory, whatever their order and packing."""
-    array = np.asarray(np.arange(3000.0).reshape(50, 60), order=order)
-    with zipfile.ZipFile(tmp_path / "a.npz", "w", packing) as file:
-        with file.open("x.npy", "w", force_zip64=True) as member:
-            np.lib.format.write_array(member, array, version)
-        with file.open("small.npy", "w") as member:
-            np.save(member, np.arange(3))
-    with open_arrays(tmp_path / "a.npz", scratch(tmp_path)) as archive:
-        mapped, small = archive["x"](), archive["small"]()
-    np.testing.assert_array_equal(mapped, array)
-    np.testing.assert_array_equal(small, np.arange(3))
-    base = mapped if mapped.base is None or isinstance(mapped, np.memmap) else mapped.base
-    assert isinstance(base, np.memmap) and not base.flags.writeable and not isinstance(small, np.memmap)
-
-
-def test_damage_is_found(tmp_path):
-    """A flipped bit in a mapped array would otherwise be a wrong graph."""
-    path = tmp_path / "a.npz"
-    np.savez(path, x=np.random.default_rng(0).random(5000))
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(bytes(data))
-    with (
-        pytest.raises(FormatError, match="array x cannot be read"),
-        open_arrays(path, scratch(tmp_path)) as archive,
-    ):
-        archive["x"]()
-    assert not list((tmp_path / "work").rglob("*.npy"))
-
-
-def test_a_folder_with_a_short_file(tmp_path):
-    folder = tmp_path / "g"
-    folder.mkdir()
-    np.save(folder / "edge_index.npy", np.stack(odd_graph()))
-    np.save(folder / "x.npy", node_data(N)[0])
-    (folder / "x.npy").write_bytes((folder / "x.npy").read_bytes()[:-8])
-    for memory in (TINY, 1 << 30):
-        with pytest.raises(FormatError, match=r"x\.npy is not a readable \.npy array"):
-            import_graph(folder, tmp_path / "g.h5", resources=Resources(memory=memory))
-
-
 def write_edges(path, columns, head=(), separator="\t"):
     lines = [*head, *(separator.join(map(str, row)) for row in zip(*columns))]
     write_text(path, "\n".join(lines) + "\n")
@@ -136,8 +86,7 @@ def write_text(path, text):
 
 
 @pytest.mark.parametrize("name, weight", [("e.txt", "real"), ("e.txt.gz", "whole")])
-def test_edge_list(tmp_path, monkeypatch, name, weight):
-    monkeypatch.setattr(node_tables, "MAPPED", 0)
+def test_edge_list(tmp_path, name, weight):
     src, dst = odd_graph(edges=2000)
     random = np.random.default_rng(5)
     weights = random.integers(1, 9, len(src)) if weight == "whole" else random.random(len(src)).round(4)
@@ -173,24 +122,6 @@ def test_a_flaw_far_below_in_a_list(tmp_path, memory):
     with pytest.raises(FormatError, match=r"ids that are not integers \(pear\); --relabel numbers"):
         import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=memory))
     assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
-
-
-def test_a_parsed_list_is_not_parsed_again(tmp_path, monkeypatch):
-    """After a kill the same command takes the edges as they were parsed."""
-    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(module, "canonical", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
-    with monkeypatch.context() as patch:
-        patch.setattr(TableFile, "blocks", interrupt)
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=LITTLE))
-    import_graph(tmp_path / "e.txt", tmp_path / "plain.h5")
-    assert_same_file(tmp_path / "plain.h5", tmp_path / "g.h5")
-    assert not list(tmp_path.glob(".*"))
-
-
-def interrupt(*arguments, **options):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import scipy.sparse
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Csr, Edges
 from hpcgnn.placement import clusters, refinement
-from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis, without_diagonal
+from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
 from partition_tools.graph import quality
 
 
@@ -70,46 +70,6 @@ def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):
         metis([0, 1, 2], [1, 0], None, 2)
-
-
-def test_edges_to_ranks_and_nodes():
-    """After moves, they and the cut are those of a dense count."""
-    _, graph = ring(64)
-    bare, random = without_diagonal(graph), np.random.default_rng(1)
-    found = refinement.Assignment(random.integers(0, 6, 64), np.ones((64, 1)), bare, 6, per_node=3)
-    for cluster in random.permutation(64)[:20]:
-        found.move(cluster, random.integers(0, 6))
-    dense = scipy.sparse.csr_matrix((bare[2], bare[1], bare[0]), shape=(64, 64)).toarray()
-    to_rank = dense @ np.eye(6, dtype=np.int64)[found.parts]
-    to_node = to_rank.reshape(64, 2, 3).sum(axis=2)
-    some = random.permutation(64)[:9]
-    np.testing.assert_array_equal(found.edges_of(some), (to_rank + np.repeat(to_node, 3, axis=1))[some])
-    within = sum(to_rank[c, r] + to_node[c, r // 3] for c, r in enumerate(found.parts))
-    assert found.cost()[1] == 2 * dense.sum() - within
-
-
-def test_groups_of_clusters_in_order(monkeypatch):
-    """The graph of groups is that of a dense count. Clusters in no order, and few of them, are not grouped."""
-    monkeypatch.setattr(clusters, "MANY_EDGES", 0)
-    monkeypatch.setattr(clusters, "GROUPS", 10)
-    monkeypatch.setattr(clusters, "CELLS", 30)
-    count = 64
-    ends = [(c + np.arange(1, 4)) % count for c in range(count)]
-    row = np.repeat(np.arange(count), 3)
-    matrix = scipy.sparse.csr_matrix((row % 5 + 1, (row, np.concatenate(ends))), shape=(count, count))
-    matrix = (matrix + matrix.T).tocsr()
-    group, (indptr, indices, weights) = clusters.groups_of((matrix.indptr, matrix.indices, matrix.data), 2)
-    assert (np.diff(group) >= 0).all() and set(np.bincount(group)) == {6, 7}
-    member = np.eye(10, dtype=np.int64)[group]
-    expected = member.T @ matrix.toarray() @ member
-    np.fill_diagonal(expected, 0)
-    np.testing.assert_array_equal(
-        scipy.sparse.csr_matrix((weights, indices, indptr), shape=(10, 10)).toarray(), expected
-    )
-    shuffle = np.random.default_rng(3).permutation(count)
-    mixed = matrix[shuffle][:, shuffle].tocsr()
-    assert clusters.groups_of((mixed.indptr, mixed.indices, mixed.data), 2) is None
-    assert clusters.groups_of((matrix.indptr, matrix.indices, matrix.data), 9) is None
 
 
 @pytest.mark.parametrize("far", [False, True])

@@ -32,17 +32,6 @@ def test_a_process(tmp_path):
     assert bad.returncode == 2 and bad.stderr.startswith("partition_tools: error: ") and bad.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words", [("import",), ("generate",), ("generate", "planted"), ("partition", "add"), ("inspect",), ("verify",), ()]
-)
-def test_help(capsys, words):
-    with pytest.raises(SystemExit) as stop:
-        command_line.main([*words, "--help"])
-    out = capsys.readouterr().out
-    assert stop.value.code == 0 and len(out) > 200
-    assert len(words) != 1 or "Peak memory" in out
-
-
 def test_interrupt_and_faults(monkeypatch, capsys):
     def raising(error):
         def run(arguments, reporter):

@@ -10,7 +10,6 @@ from test_bounded_memory import TINY, both_ways
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import edge_features
 from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.canonical.edge_features import GatheredRows
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
@@ -105,23 +104,6 @@ def test_in_every_order_of_the_nodes(tmp_path, monkeypatch, undirected):
     write_with_bar(tmp_path / "g.h5", graph_data(raw, undirected=undirected))
     expected, order = edges_of(tmp_path / "g.h5"), np.random.default_rng(1).permutation(N)
     with GraphFile(tmp_path / "g.h5") as file:
-        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", 0, TINY), {"numpy": "2"}
+        how = order, np.array([0, 9, N]), Scratch(tmp_path / "work", TINY), {"numpy": "2"}
         write_with_bar(tmp_path / "a.h5", reordered(load_graph(file, stored_edges=True), *how))
     assert edges_of(tmp_path / "a.h5") == expected
-
-
-def test_windows(monkeypatch):
-    monkeypatch.setattr(edge_features, "SLAB_ROWS", 4)
-    index = np.random.default_rng(0).integers(0, 50, 75)
-    rows = GatheredRows(np.arange(100.0).reshape(50, 2), index, 1)
-    assert rows.rows == 4
-    found = np.concatenate([rows[start : start + 5] for start in range(0, 75, 5)])
-    np.testing.assert_array_equal(found, np.arange(100.0).reshape(50, 2)[index])
-
-
-def test_verify_and_load_see_what_is_wrong(cli, tmp_path):
-    import_graph(save_npz(tmp_path / "g.npz", SRC, DST, N, edge_attr=ROWS), tmp_path / "g.h5")
-    with h5py.File(tmp_path / "g.h5", "r+") as file:
-        file["edges/features"][5, 1] = np.nan
-    code, out, _ = cli("verify", tmp_path / "g.h5")
-    assert code == 1 and "edge 5 has a feature that is NaN or infinite" in out

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import count_types
-from partition_tools.canonical import imported_edges as module
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core import sorting
 from partition_tools.out_of_core.records import Records
-from partition_tools.out_of_core.sorting import Runs, in_order
+from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
 
 
@@ -96,7 +95,7 @@ def test_edges_are_those_of_a_plain_list(tmp_path_factory, seed, n, count, flags
         edges += [(s, d, t + count_types(kind), w, r) for d, s, t, w, r in edges]
     num_types = count_types(kind) * (1 + add_reverse)
     found = sorted_edges(
-        Scratch(tmp_path_factory.mktemp("work"), [seed], 1 << 20),
+        Scratch(tmp_path_factory.mktemp("work"), 1 << 20),
         *(n, src, dst, kind, weight, featured),
         add_reverse=add_reverse,
         undirected=undirected,
@@ -123,53 +122,23 @@ def test_parallel_edges_are_merged_with_one_rounding(tmp_path, featured):
     random = np.random.default_rng(1)
     src = np.repeat([0, 1], [40, 31])
     weight = (random.standard_normal(71) * 10.0 ** random.integers(-6, 6, 71)).astype(np.float32)
-    found = sorted_edges(Scratch(tmp_path / "w", 0, 1 << 20), 2, src, 1 - src, None, weight, featured, undirected=True)
+    found = sorted_edges(Scratch(tmp_path / "w", 1 << 20), 2, src, 1 - src, None, weight, featured, undirected=True)
     one, other = found[0].weight
     assert one == other and abs(one - math.fsum(weight.tolist()) / 71) < 1e-6 * np.abs(weight).max()
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.mark.parametrize("undirected", [False, True])
-@pytest.mark.parametrize("after", [1, 9, 20, 47])
-def test_a_job_that_was_killed_goes_on(tmp_path, monkeypatch, undirected, after):
-    """Stopped after some finished file, started again: the same edges, and no finished run is made twice."""
-    edges = random_edges(5, 9, 90, True, True, False)
-    expected = sorted_edges(Scratch(tmp_path / "whole", 0, 1 << 20), 9, *edges, undirected=undirected)
-    finished, made, save, records = [], [], Scratch.save, module._Source.records
-
-    def save_some(self, name, array):
-        if len(finished) >= after:  # other threads may have added theirs
-            raise Stopped
-        save(self, name, array)
-        finished.append(name)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Scratch, "save", save_some)
-        sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 9, *edges, undirected=undirected)
-    monkeypatch.setattr(module._Source, "records", lambda self, *part: made.append(part) or records(self, *part))
-    runs_left = {name for name in finished if name.startswith("edges/") and name.endswith(".key")}
-    found = sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 9, *edges, undirected=undirected)
-    if after < 20:
-        assert len(made) == 12 - len(runs_left)
-    assert listed(expected[0]) == listed(found[0])
-    assert found[1] is None if expected[1] is None else listed(expected[1]) == listed(found[1])
 
 
 def test_an_end_outside_the_nodes_is_named_by_its_place_in_the_input(tmp_path):
     src, dst = np.arange(40) % 5, np.arange(40) % 5
     dst[33] = 7
     with pytest.raises(GraphError, match="edge 33 has destination 7"):
-        sorted_edges(Scratch(tmp_path / "work", 0, 1 << 20), 5, src, dst, None, None)
+        sorted_edges(Scratch(tmp_path / "work", 1 << 20), 5, src, dst, None, None)
 
 
 @pytest.mark.parametrize("values", [[], [4], [4] * 50, list(range(50)), [*range(20), *[3] * 40]])
 def test_ranges_share_no_key_and_miss_none(tmp_path, values):
     random = np.random.default_rng(0)
     keys = random.permutation(np.array(values, np.int64))
-    runs = Runs(Scratch(tmp_path / "work", 0, 1 << 20), "runs")
+    runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs")
     runs.form(lambda index: Records(keys[index * 7 : index * 7 + 7].copy()), -(-len(keys) // 7))
     ranges = list(runs.merged(lambda records: records.key))
     assert np.array_equal(np.concatenate([np.zeros(0, np.int64), *ranges]), np.sort(keys))
@@ -179,23 +148,10 @@ def test_ranges_share_no_key_and_miss_none(tmp_path, values):
         assert max(map(len, ranges)) <= 14, "ranges are about as long as asked for"
 
 
-def test_results_come_in_order_and_an_error_in_its_turn():
-    def work(item):
-        if item == 30:
-            raise ValueError(item)
-        return item
-
-    seen = []
-    with pytest.raises(ValueError, match="30"):
-        for item in in_order(work, range(100)):
-            seen.append(item)
-    assert seen == list(range(30))
-
-
 def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keys = np.random.default_rng(0).permutation(3000)
-    runs = Runs(Scratch(tmp_path / "work", 0, 1 << 20), "runs")
+    runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs")
     runs.form(lambda index: Records(keys[index * 10 : index * 10 + 10].copy()), 300)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
@@ -203,21 +159,3 @@ def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert np.array_equal(found, np.arange(3000))
-
-
-@pytest.mark.parametrize("after, kept", [(3900, True), (400, False)])
-def test_runs_are_found_again_with_about_as_much_memory(tmp_path, monkeypatch, after, kept):
-    """What is free is never the same twice."""
-    monkeypatch.setattr(sorting, "MOST_RUN", 1 << 20)
-    monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
-    keys, made = np.random.default_rng(0).permutation(500), []
-    for memory in (4000, after):
-        runs = Runs(Scratch(tmp_path / "work", 0, memory), "runs")
-
-        def make(index, size=runs.size, memory=memory):
-            made.append(memory)
-            return Records(keys[index * size : (index + 1) * size].copy())
-
-        runs.form(make, -(-len(keys) // runs.size))
-    assert (after in made) != kept
-    assert np.array_equal(np.concatenate(list(runs.merged(lambda records: records.key))), np.arange(500))

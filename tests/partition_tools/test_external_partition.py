@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 import scipy.sparse
-from partition_helpers import drawn, graph_data, view
+from partition_helpers import drawn, graph_data
 
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.generators.spec import Spec
-from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
-from partition_tools.graph.writing import write_with_bar
 from partition_tools.out_of_core import sorting
-from partition_tools.partitioners import dissection, kaminpar, metis, pattern
+from partition_tools.partitioners import kaminpar, metis, pattern
 from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.pattern import parts_of, whole_pattern
-from partition_tools.partitioners.reorder import reordered
 from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.workspace.scratch import Scratch
 
@@ -43,7 +39,7 @@ def odd_graph(directed, typed=True, n=70, count=900, seed=0):
 
 
 def scratch_of(tmp_path, memory=1 << 20):
-    return Scratch(tmp_path / "work", 0, memory)
+    return Scratch(tmp_path / "work", memory)
 
 
 def plain_pattern(data):
@@ -81,24 +77,6 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
         expected.sort_indices()
         assert np.array_equal(part.nodes, inside)
         assert np.array_equal(part.indptr, expected.indptr) and np.array_equal(part.indices, expected.indices)
-    whole.forget()
-    again = parts_of(whole, side, num_parts)  # what is finished needs the whole no more
-    assert all(np.array_equal(one.indices, other.indices) for one, other in zip(parts, again))
-
-
-@pytest.mark.parametrize("directed", [False, True])
-@pytest.mark.parametrize("memory", [1 << 20, 20_000])
-def test_a_graph_in_another_order_is_the_same_graph(tmp_path, directed, memory):
-    data = odd_graph(directed)
-    order = np.random.default_rng(2).permutation(data.num_nodes)
-    write_with_bar(tmp_path / "g.h5", data)
-    with GraphFile(tmp_path / "g.h5") as file:
-        stored, offsets = load_graph(file, stored_edges=True), np.array([0, 30, data.num_nodes])
-        write_with_bar(tmp_path / "b.h5", reordered(stored, order, offsets, scratch_of(tmp_path, memory), {}))
-    before, after = view(tmp_path / "g.h5"), view(tmp_path / "b.h5")
-    assert before.edges == after.edges and before.out == after.out
-    np.testing.assert_array_equal(before.features, after.features)
-    np.testing.assert_array_equal(before.labels, after.labels)
 
 
 def generated(n=6000, kind="planted"):
@@ -128,7 +106,7 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
-    expected = dissected(asked(data.edges, 40, 5, seen.append), split, Scratch(tmp_path / "roomy", 0, 1 << 30))
+    expected = dissected(asked(data.edges, 40, 5, seen.append), split, Scratch(tmp_path / "roomy", 1 << 30))
     found = dissected(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, first[0] * 20), kaminpar._cut)
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found)) and sum(seen) == 40
@@ -140,42 +118,3 @@ def test_parts_of_a_star_have_no_edges(tmp_path):
     star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
     found = dissected(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), kaminpar._cut)
     check_clusters(*found, 201, 16)
-
-
-class Stopped(Exception):
-    pass
-
-
-@pytest.mark.parametrize("after", [4, *(pytest.param(after, marks=pytest.mark.slow) for after in (2, 7, 15))])
-def test_a_dissection_that_was_killed_goes_on(tmp_path, monkeypatch, after):
-    pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    data = generated()
-    memory = int(data.edges.indptr[-1]) * dissection.PART_BYTES // 2
-    save, saved = Scratch.save, []
-
-    def save_some(self, name, array):
-        if len(saved) >= after:
-            raise Stopped
-        save(self, name, array)
-        saved.append(name)
-
-    arguments = asked(data.edges, 40, 5), metis.split
-    monkeypatch.setattr(Scratch, "save", save_some)
-    with pytest.raises(Stopped):
-        dissected(*arguments, scratch_of(tmp_path, memory), kaminpar._cut)
-    monkeypatch.setattr(Scratch, "save", save)
-    kept = tmp_path / "work" / "whole.side.npy"
-    side = kept.read_bytes() if kept.exists() else None
-    found = dissected(*arguments, scratch_of(tmp_path, 1 << 40), kaminpar._cut)  # more memory: a split one stays so
-    check_clusters(*found, data.num_nodes, 40)
-    assert side is None or kept.read_bytes() == side
-
-
-def test_a_part_that_was_clustered_stays_so_with_less_memory(tmp_path):
-    data = generated(2000)
-    arguments = asked(data.edges, 40, 5), metis.split
-    scratch = scratch_of(tmp_path, 1 << 30)
-    expected = dissected(*arguments, scratch)
-    scratch.forget("order")  # killed before it was written
-    found = dissected(*arguments, scratch_of(tmp_path, 1 << 10), kaminpar._cut)
-    assert all(np.array_equal(one, other) for one, other in zip(expected, found))

@@ -79,32 +79,6 @@ def test_averaging_neighbours_helps():
     assert 0.3 < accuracy[0] < 0.65 and 0.7 < accuracy[1] < 0.92, accuracy
 
 
-def test_edge_types_tell_which_neighbours_to_trust():
-    """One mean per type beats one mean of all, and by nothing that a shuffled assignment of types would give."""
-    spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, edge_types=4, homophily=0.3)
-    data = graph_data(drawn("planted", spec))
-    assert data.edges_out is None and np.bincount(data.edges.type).min() > 0.1 * len(data.edges.type)
-    x = data.features[0:6000].astype(np.float64)
-    plain = linear_accuracy(data, [x, neighbour_means(data, x, np.ones(len(data.edges.type), bool))])
-    accuracy = {}
-    for name, types in (
-        ("right", data.edges.type),
-        ("shuffled", np.random.default_rng(0).permutation(data.edges.type)),
-    ):
-        accuracy[name] = linear_accuracy(data, [x, *(neighbour_means(data, x, types == kind) for kind in range(4))])
-    assert accuracy["right"] > plain + 0.08 > accuracy["shuffled"], (plain, accuracy)
-
-
-def test_node_types_need_projections_of_their_own():
-    spec = Spec(nodes=6000, degree=15, features=24, classes=5, seed=3, node_types=3)
-    data = graph_data(drawn("planted", spec))
-    assert data.num_node_types == 3 and np.bincount(data.node_type).min() > 1800
-    x, every = data.features[0:6000].astype(np.float64), np.ones(len(data.edges.indices), bool)
-    apart = np.concatenate([np.where((data.node_type == kind)[:, None], x, 0) for kind in range(3)], axis=1)
-    together, projected = (linear_accuracy(data, [rows, neighbour_means(data, rows, every)]) for rows in (x, apart))
-    assert projected > together + 0.1, (together, projected)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_every_number_of_types_is_used(count):
     spec = Spec(nodes=300, degree=10, features=2, classes=2, edge_types=count, node_types=count, directed=True)

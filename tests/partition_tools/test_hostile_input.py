@@ -20,6 +20,7 @@ from damage import damaged, damages
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from partition_helpers import node_data, odd_graph, save_npz, view
+from test_spellings import HEADED, LISTS, TABLES, named, words_of
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import check_trainable
@@ -85,55 +86,16 @@ def sparse_arrays():
     return rest | splits | {"y": np.array(list("abcd"))[LABELS]}
 
 
-def write_texts(folder):
-    """A small graph in every format of text: {file: options}, the first named being what is imported."""
-    np.savetxt(folder / "edges.csv", np.stack([SRC, DST], 1), "%d", ",")
-    np.savetxt(folder / "x.csv", FEATURES, "%.4f", ",")
-    (folder / "y.csv").write_text("id,label\n" + "".join(f"{i},{label}\n" for i, label in enumerate(LABELS)))
-    ids = [f"n{i}" for i in range(N)]
-    (folder / "words.csv").write_text("_,dst,src\n" + "".join(f"9,{ids[d]},{ids[s]}\n" for s, d in zip(SRC, DST)))
-    (folder / "classes.csv").write_text(
-        "id,label\n" + "".join(f"{i},{'abcd'[label]}\n" for i, label in zip(ids, LABELS))
-    )
-    names = np.select([MASKS["train"], MASKS["val"], MASKS["test"]], ["train", "val", "test"], "")
-    (folder / "split.csv").write_text("split\n" + "".join(f"{name or 'none'}\n" for name in names))
-    scipy.io.mmwrite(folder / "g.mtx", scipy.sparse.coo_matrix((np.ones(len(SRC)), (SRC, DST)), (N, N)), field="real")
-    for name in ("raw", "split/time"):
-        (folder / "ogb" / name).mkdir(parents=True)
-    ids = {name: np.flatnonzero(MASKS[key]) for name, key in (("train", "train"), ("valid", "val"), ("test", "test"))}
-    tables = {
-        "edge": np.stack([SRC, DST], 1),
-        "num-node-list": [[N]],
-        "node-feat": FEATURES,
-        "node-label": LABELS[:, None],
-    }
-    for name, rows in tables.items():
-        np.savetxt(folder / f"ogb/raw/{name}.csv.gz", rows, "%g", ",")
-    for name, rows in ids.items():
-        np.savetxt(folder / f"ogb/split/time/{name}.csv.gz", rows, "%d")
-
-
+SPLITS = named(HEADED, s_csv="split\ntrain\nvalid\n\ntest\n", y_csv="label\n0\n1\n0\n1\n")
+#: {the file that is damaged: (files, options)}.
 TEXTS = {
-    "edges.csv": ("edges.csv",),
-    "x.csv": ("edges.csv", "--features", "x.csv", "--set", "tables.rows=position"),
-    "split.csv": ("edges.csv", "--labels", "y.csv", "--splits", "split.csv"),
-    "classes.csv": ("words.csv", "--labels", "classes.csv", "--relabel"),
-    "g.mtx": ("g.mtx",),
-    "ogb/raw/edge.csv.gz": ("ogb",),
+    "e.csv": LISTS["headed"],
+    "e.csv.gz": LISTS["gzip"],
+    "e.mtx": LISTS["mtx"],
+    "x.csv": TABLES["row numbers"][:2],
+    "y.csv": TABLES["ids of text"][:2],
+    "s.csv": (SPLITS, "--labels y.csv --splits s.csv"),
 }
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    write_texts(folder)
-    return folder
-
-
-def command(folder, name):
-    """The words of the import that reads a file."""
-    words = [word.rpartition("=") for word in TEXTS[name]]
-    return [f"{key}{equals}{folder / file if (folder / file).exists() else file}" for key, equals, file in words]
 
 
 def test_archives_with_flipped_bits_and_lost_ends(capsys, tmp_path):
@@ -220,8 +182,9 @@ BAD_WORDS = ["", *NUMBERS, "word", "1,2,3,4", '"', "\x00", "#", "%%", "\t", "é"
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_tables_with_damaged_lines(capsys, texts, tmp_path, name):
-    path, target = texts / name, tmp_path / "g.h5"
+def test_tables_with_damaged_lines(capsys, tmp_path, name):
+    _, source, _, target, *options = words_of(tmp_path, *TEXTS[name])
+    path = tmp_path / name
     packed = path.suffix == ".gz"
     original = path.read_bytes()
     text = gzip.decompress(original) if packed else original
@@ -254,13 +217,10 @@ def test_tables_with_damaged_lines(capsys, texts, tmp_path, name):
             damaged = bytearray(original)
             damaged[bit // 8] ^= 1 << bit % 8
         path.write_bytes(damaged)
-        imported(capsys, *command(texts, name)[:1], target, *command(texts, name)[1:])
+        imported(capsys, source, target, *options)
 
-    try:
-        assert imported(capsys, *command(texts, name)[:1], target, *command(texts, name)[1:])
-        check()
-    finally:
-        path.write_bytes(original)
+    assert imported(capsys, source, target, *options)
+    check()
 
 
 EDGES, BARE = [[0, 1], [1, 2]], {"x": None, "y": None}

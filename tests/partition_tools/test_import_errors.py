@@ -28,7 +28,6 @@ SRC, DST = odd_graph()
 
 BAD_ARRAYS = {
     "edge beyond the nodes": ({"edge_index": np.stack([put(SRC, 7, N), DST])}, "edge 7 has source 60"),
-    "negative id": ({"edge_index": np.stack([SRC, put(DST, 2, -1)])}, "edge 2 has destination -1"),
     "ids not integer": ({"edge_index": np.stack([SRC, DST]).astype(float)}, "integers"),
     "edge_index shape": ({"edge_index": np.stack([SRC, DST]).T}, "shape"),
     "label beyond": ({"y": put(LABELS, 9, 4)}, "node 9 has label 4"),
@@ -41,10 +40,6 @@ BAD_ARRAYS = {
     "weights short": ({"edge_weight": np.ones(3)}, "edge weight"),
     "weight nan": ({"edge_weight": put(np.ones(len(SRC)), 5, np.nan)}, "edge 5"),
     "negative type": ({"edge_type": put(np.ones(len(SRC), int), 5, -1)}, "edge 5, from "),
-    "types short": (
-        {"edge_type": np.zeros(len(SRC) - 1, int)},
-        "one edge type for each of 255 edges, got shape (254,)",
-    ),
     "type fraction": ({"edge_type": np.full(len(SRC), 0.5)}, "whole numbers"),
     "too many types": ({"edge_type": put(np.ones(len(SRC), int), 9, 1 << 16)}, "has type 65536; edge types are"),
     "type without a name": (
@@ -67,13 +62,10 @@ BAD_ARRAYS = {
         {"edge_attr": put(np.zeros((len(SRC), 1)), 7, np.nan)},
         f"edge 7, from {SRC[7]} to {DST[7]}, has a feature that is NaN or infinite",
     ),
-    "edge feature large": ({"edge_attr": np.full(len(SRC), 1e300)}, "edge 0, from"),
     "edge features empty": ({"edge_attr": np.zeros((len(SRC), 0))}, "no columns"),
-    "edge features of three axes": ({"edge_attr": np.zeros((len(SRC), 2, 2))}, "expected one row"),
     "no edges given": ({"edge_index": None}, "neither edge_index nor src"),
     "pickled": ({"y": np.array([{} for _ in range(N)])}, "pickle"),
     "sparse column": (sparse([0] + [1] * N, [9]), "sparse features of 9 columns are inconsistent"),
-    "sparse pointers": (sparse([0, 2] + [1] * (N - 1), [0]), "inconsistent"),
     "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
     "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
     "too few classes": ({}, "classes 0..2", "labels.classes=3"),

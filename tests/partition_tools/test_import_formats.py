@@ -136,16 +136,6 @@ def test_int8_of_real_numbers(cli, tmp_path, options):
         read_scales(file)
 
 
-def test_edge_list_without_edges(cli, tmp_path):
-    """Zero edges are a graph: n comes from the tables."""
-    (tmp_path / "e.csv").write_text("# nothing\n")
-    np.save(tmp_path / "y.npy", np.arange(5))
-    assert cli("import", tmp_path / "e.csv", "-o", tmp_path / "g.h5", "--labels", tmp_path / "y.npy")[0] == 0
-    assert view(tmp_path / "g.h5").edges == []
-    assert cli("partition", "add", tmp_path / "g.h5", "--ranks", "1,3")[0] == 0
-    assert cli("verify", tmp_path / "g.h5")[0] == 0
-
-
 @pytest.mark.parametrize("field", ["pattern", "real"])
 @pytest.mark.parametrize("symmetry", ["general", "symmetric"])
 def test_matrix_market(tmp_path, field, symmetry):

@@ -11,7 +11,6 @@ from partition_helpers import odd_graph, plenty, save_npz, view
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Edges
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.clusters import is_skewed
 from partition_tools.cli import partition_graph as command
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -21,10 +20,7 @@ from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.request import ClusterRequest
 from partition_tools.partitioners.weights import (
-    at_most_a_part,
     clusters_of_connected,
-    most_edges,
-    weigh,
     with_isolated,
 )
 from partition_tools.workspace.progress import Reporter
@@ -71,16 +67,6 @@ def test_the_file_is_what_kaminpar_reads(library, tmp_path, weighted):
 def one_core(monkeypatch):
     """With one thread KaMinPar repeats itself."""
     monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
-
-
-def test_an_obvious_cut(library, one_core, tmp_path):
-    graph, side = two_cliques()
-    path = tmp_path / "g.parhip"
-    write_parhip(path, np.diff(graph.indptr), [graph.indices], np.ones(60, int))
-    parts = kaminpar.kaminpar_split(path, np.ones(2), seed=4)
-    assert parts.dtype == np.int32 and (np.array_equal(parts, side) or np.array_equal(parts, 1 - side))
-    assert list(tmp_path.iterdir()) == [path]
-    np.testing.assert_array_equal(parts, kaminpar.kaminpar_split(path, np.ones(2), seed=4))
 
 
 def test_unequal_shares_and_weights(library, one_core, tmp_path):
@@ -144,26 +130,6 @@ def test_metis_has_nothing_to_say_about_hubs(capfd, leaves, isolated, clusters):
     assert capfd.readouterr().out == ""
 
 
-def test_weights_of_nodes_and_edges():
-    mild = weigh(np.array([0, 2, 10]))
-    assert mild.nodes.tolist() == [0, 1, 2] and mild.weights.tolist() == [1, 1, 1]
-    assert mild.pull is None and mild.hubs is None and weigh(np.zeros(3, int)).weights.tolist() == [1, 1, 1]
-    degrees = np.array([0, 3000, 3000, *[2] * 1000, 0, 30])
-    skewed = weigh(degrees)
-    assert skewed.nodes.tolist() == [*range(1, 1003), 1004]
-    np.testing.assert_array_equal(skewed.weights, degrees[skewed.nodes] + 8)  # the mean degree
-    assert np.flatnonzero(skewed.hubs).tolist() == [1, 2, 1004] and skewed.pull[1] == 0 < skewed.pull[3]
-    assert most_edges(degrees) == pytest.approx(4000 / 8030) and most_edges(np.full(9, 3)) == 1.0
-    assert is_skewed(np.array([10_000] + [1] * 9999)) and not is_skewed(np.full(100, 7)) and not is_skewed(np.zeros(5))
-
-
-def test_a_node_heavier_than_a_part_has_one_for_itself():
-    """A hub of most of the weight once left other parts with twice their share, and some without nodes."""
-    weights = np.array([300, 20, *[1] * 16])
-    assert at_most_a_part(weights, np.ones(4, int)).tolist() == [8, 8, *[1] * 16]
-    assert at_most_a_part(weights, np.array([2, 1, 1])).tolist() == [8, 8, *[1] * 16], "by the lightest part"
-
-
 @pytest.mark.parametrize("directed", [False, True])
 def test_what_of_a_skewed_graph_is_split(directed):
     """Two hubs with leaves, joined by an edge that is left out; a node without edges."""
@@ -197,49 +163,14 @@ def test_nodes_without_edges_make_clusters_of_their_own(clusters, of_rest):
     assert sorted(order) == list(range(total)) and len(offsets) == clusters + 1 and (np.diff(offsets) > 0).all()
 
 
-MILD, SKEWED = np.full(10_000, 8), np.array([60_000] + [2] * 9_999)
-
-
-PLENTY, LITTLE = 1 << 40, 64 << 20
-
-
-@pytest.mark.parametrize(
-    "edges, degrees, memory, cores, there, expected",
-    [
-        (10**6, MILD, 8 << 30, 16, True, "metis"),
-        (10**6, MILD, LITTLE, 1, True, "kaminpar"),
-        (10**9, SKEWED, PLENTY, 16, True, "kaminpar"),
-        (10**9, SKEWED, PLENTY, 16, False, "metis"),
-        (10**9, SKEWED, PLENTY, 1, True, "metis"),
-        (10**8, MILD, PLENTY, 16, True, "metis"),
-    ],
-)
-def test_what_auto_stands_for(limits, edges, degrees, memory, cores, there, expected):
-    reporter = limits(memory, cores, there)
-    assert choice.choose(edges, degrees, memory, reporter).NAME == expected
-    assert bool(reporter.warnings) == (not there)
-    assert there or "min; KaMinPar would be faster" in reporter.warnings[0]
-
-
-def test_auto_without_memory_for_any(limits):
-    reporter = limits(LITTLE, 1, False)
-    with pytest.raises(GraphError, match=r"0.1 GiB .* 0.1 GiB may be taken; install KaMinPar.*pip install"):
-        choice.choose(10**6, MILD, LITTLE, reporter)
-    reporter = limits(PLENTY, 1, False)  # more than may be taken by default
-    assert choice.choose(10**6, MILD, LITTLE, reporter).NAME == "metis" and reporter.warnings
-
-
-@pytest.fixture
-def limits(monkeypatch):
-    """limits(memory, cores, KaMinPar is there) -> a reporter; the machine has those."""
-
-    def make(memory, cores, there):
-        monkeypatch.setattr(kaminpar, "installed", lambda: there)
-        monkeypatch.setattr(choice, "available_memory", lambda: memory)
-        monkeypatch.setattr("hpcgnn.cores.usable", lambda: range(cores))
-        return Reporter()
-
-    return make
+@pytest.mark.parametrize("memory, available, there, expected", [(2, 2, True, "metis"), (1, 2, False, "metis")])
+def test_auto_takes_metis_where_it_fits(monkeypatch, memory, available, there, expected):
+    monkeypatch.setattr(kaminpar, "installed", lambda: there)
+    monkeypatch.setattr(choice, "available_memory", lambda: available << 30)
+    assert choice.choose(10**7, np.full(10_000, 8), memory << 30, Reporter()).NAME == expected
+    with pytest.raises(GraphError, match=r"10.7 GiB, and 1.0 GiB may be taken; install KaMinPar.*pip install"):
+        monkeypatch.setattr(kaminpar, "installed", lambda: False)
+        choice.choose(10**8, np.full(10_000, 8), 1 << 30, Reporter())
 
 
 def test_auto_takes_kaminpar_where_metis_does_not_fit(library, cli, tmp_path, monkeypatch):
@@ -250,18 +181,6 @@ def test_auto_takes_kaminpar_where_metis_does_not_fit(library, cli, tmp_path, mo
     assert code == 0 and len([line for line in err.splitlines() if "with KaMinPar: METIS would take" in line]) == 1
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.partitionings() == {"kaminpar": [2]}
-
-
-def test_communities_of_many_neighbours_stay_together():
-    """Cliques among far more nodes that have few edges or none: their nodes are hubs, and have no other neighbours."""
-    size, cliques, rest = 40, 16, 20_000
-    within = scipy.sparse.kron(scipy.sparse.eye(cliques), np.ones((size, size)) - np.eye(size))
-    pairs = scipy.sparse.kron(scipy.sparse.eye(rest // 2), [[0, 1], [1, 0]])
-    matrix = scipy.sparse.block_diag([within, pairs, scipy.sparse.csr_matrix((rest, rest))]).tocsr()
-    matrix.eliminate_zeros()
-    assert is_skewed(np.diff(matrix.indptr))
-    part = whole_pattern(Edges(matrix.indptr.astype(np.int64), matrix.indices), None, plenty())
-    assert part.num_entries == matrix.nnz and len(part.nodes) == size * cliques + rest
 
 
 CRASHES = """
@@ -298,7 +217,7 @@ def ask(seed):
     return metis_process.metis_apart(graph.indptr, graph.indices, graph.data, seed, np.ones(6, int), np.ones(2))
 
 
-@pytest.mark.parametrize("good", [5, 7, 8, 9])
+@pytest.mark.parametrize("good", [5, 8, 9])
 def test_metis_that_crashes_is_asked_again(crashing, tmp_path, good):
     crashing(CRASHES, good)
     if good == 9:
@@ -308,13 +227,10 @@ def test_metis_that_crashes_is_asked_again(crashing, tmp_path, good):
         assert ask(5).tolist() == [good] * 6
     tries = (tmp_path / "tries").read_text().split("\n")[:-1]
     assert tries == [f"{seed} {seed == 8}" for seed in range(5, min(good, 8) + 1)]
-
-
-def test_metis_that_is_killed_is_not_asked_again(crashing, tmp_path):
-    crashing(CRASHES.replace("SIGSEGV", "SIGKILL"), 9)
+    crashing(CRASHES.replace("SIGSEGV", "SIGKILL"), 99)
+    metis_process.end()
     with pytest.raises(GraphError, match="killed .* for want of memory; --method kaminpar"):
-        ask(5)
-    assert (tmp_path / "tries").read_text() == "5 False\n"
+        ask(50)
 
 
 def test_an_answer_that_nobody_took_is_no_answer_to_the_next(monkeypatch):

@@ -78,13 +78,6 @@ def check_words(cli, tmp_path, labels):
     assert cli("verify", tmp_path / "g.h5")[0] == 0
 
 
-def test_words_in_a_table(cli, imports, tmp_path, table):
-    labels = WORDS.copy()
-    labels[:2] = ""
-    imports(*table(["id,page type", *(f"{node},{labels[node]}" for node in reversed(range(N)))]))
-    check_words(cli, tmp_path, labels)
-
-
 def test_words_in_an_archive(cli, fails, tmp_path, words):
     assert cli(*words(y=WORDS))[0] == 0
     check_words(cli, tmp_path, WORDS)

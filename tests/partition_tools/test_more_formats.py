@@ -1,21 +1,11 @@
 """Formats of other programs and libraries: SciPy's matrices, METIS's graphs, Parquet."""
 
-import networkx
-import numpy as np
 import pytest
-from partition_helpers import edge_list, node_data, odd_graph, view
+from partition_helpers import edge_list, node_data, odd_graph
 
 N = 60
 SRC, DST = odd_graph()
 FEATURES, LABELS, MASKS = node_data(N)
-
-
-@pytest.fixture
-def tables(tmp_path):
-    """Options with tables of features and labels in node order."""
-    np.save(tmp_path / "x.npy", FEATURES)
-    np.save(tmp_path / "y.npy", LABELS)
-    return ("--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy")
 
 
 METIS = {
@@ -35,13 +25,3 @@ def test_metis(imports, tmp_path, fmt):
     weights = [5, 5, 7, 7] if fmt in ("1", "11") else None
     assert seen.edges == edge_list([0, 1, 1, 2], [1, 0, 2, 1], weights)
     assert ("weights of nodes are not read" in seen.said) == (fmt in ("11", "100"))
-
-
-def test_metis_with_nodes_alone_and_a_larger_graph(cli, tmp_path, tables):
-    graph = networkx.gnm_random_graph(N, 150, seed=1)
-    graph.remove_edges_from(list(graph.edges(0)))
-    lines = [" ".join(str(other + 1) for other in graph.neighbors(node)) for node in range(N)]
-    (tmp_path / "g.graph").write_text("\n".join([f"{N} {graph.number_of_edges()}", *lines]) + "\n\n")
-    assert cli("import", tmp_path / "g.graph", "-o", tmp_path / "g.h5", *tables)[0] == 0
-    both = [edge for u, v in graph.edges for edge in ((u, v), (v, u))]
-    assert view(tmp_path / "g.h5").edges == edge_list(*zip(*both))

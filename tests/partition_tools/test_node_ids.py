@@ -1,9 +1,6 @@
 """Ids that are not row numbers: which row of a table is whose, and what is said where that cannot be told."""
 
 import numpy as np
-import pytest
-
-from hpcgnn.graphfile.storage import GraphFile
 
 FEATURES = np.arange(8, dtype=np.float32).reshape(4, 2)
 
@@ -33,11 +30,3 @@ def test_ids_with_gaps(imports, fails, tmp_path):
     path.write_text("1 2\n2 3\n3 4\n4 1\n")
     said = imports(path).said
     assert "the ids begin with 1" in said and "--relabel" in said
-
-
-@pytest.mark.parametrize("first", [2**31 + 5, 2**62, 2**63 + 5])
-def test_ids_of_64_bits(cli, tmp_path, first):
-    (tmp_path / "e.txt").write_text("".join(f"{first + k} {first + (3 * k) % 50}\n" for k in range(50)))
-    assert cli("import", tmp_path / "e.txt", "-o", tmp_path / "g.h5", "--relabel")[0] == 0
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.num_nodes == 50

@@ -99,15 +99,6 @@ def test_what_may_be_missing(imports, mag):
     assert "no node features" in seen.said and "training split is empty" in seen.said and seen.features is None
 
 
-def test_types_may_have_features_of_different_widths(imports, mag):
-    wide, expected = np.arange(1, 1 + 9 * 7).reshape(9, 7), np.zeros((25, 7), np.float32)
-    write(mag / "raw" / "node-feat" / "author" / "node-feat.csv.gz", wide)
-    seen = imports(mag)
-    assert "5 columns for paper, 7 columns for author: rows are filled with zeros to 7" in seen.said
-    expected[:12, :WIDTH], expected[12:21] = features_of("paper"), wide
-    np.testing.assert_array_equal(seen.features, expected)
-
-
 WRITES = "relations/author___writes___paper"
 FLAWS = {
     "relation without its file": (f"{WRITES}/edge.csv.gz", None, "there is no"),
@@ -117,22 +108,13 @@ FLAWS = {
         [[1, 2], [9, 0]] * 10,
         "edge 1 of author___writes___paper names author 9, outside 0..8",
     ),
-    "three columns": (f"{WRITES}/edge.csv.gz", [[1, 1, 1]] * 20, "two columns"),
-    "ids of words": (f"{WRITES}/edge.csv.gz", [["a", "b"]] * 20, "ids that are not integers (a)"),
     "unknown node type": ("triplet-type-list.csv.gz", [("writer", "writes", "paper")], "names the node type 'writer'"),
     "relation twice": ("triplet-type-list.csv.gz", [RELATIONS[0]] * 2, "names a relation twice"),
     "no relations": ("triplet-type-list.csv.gz", [], "head, relation, tail"),
     "no counts": ("num-node-dict.csv.gz", None, "no table"),
     "two graphs": ("num-node-dict.csv.gz", [COUNTS, COUNTS.values(), COUNTS.values()], "one row of"),
-    "counts of words": ("num-node-dict.csv.gz", [COUNTS, ["a", "b", "c"]], "how many nodes"),
     "rows missing": ("node-feat/paper/node-feat.csv.gz", np.ones((11, WIDTH)), "has 11 rows, expected 12"),
-    "label rows missing": ("node-label/paper/node-label.csv.gz", LABELS[1:, None], "has 11 rows"),
     "two labelled types": ("node-label/field/node-label.csv.gz", [[0]] * 4, "one type of nodes with labels"),
-    "split outside its type": (
-        "../split/time/paper/valid.csv.gz",
-        [[12]],
-        "val_idx of paper names paper 12, outside 0..11",
-    ),
     "split without its file": ("../split/time/paper/test.csv.gz", None, "has no test.csv.gz"),
     "two split types": ("../split/other/paper/train.csv.gz", [[1]], "several split types"),
 }

@@ -96,4 +96,4 @@ def test_a_folder_that_is_no_scratch_directory_stays(tables, fails):
         file.write("mine")
     assert "is no scratch directory of ours" in fails("import", "e.csv", "-o", "g.h5")
     with pytest.raises(FormatError, match="is no scratch directory"):
-        Scratch(".g.h5.work", "other", 1 << 20)
+        Scratch(".g.h5.work", 1 << 20)

@@ -67,15 +67,6 @@ def test_a_random_split_takes_nodes_with_a_target(cli, tmp_path, npz):
     assert not split[:20].any() and np.bincount(split[20:], minlength=4).tolist() == [0, 20, 10, 10]
 
 
-def test_tables_with_gaps(imports, tmp_path):
-    np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
-    (tmp_path / "y.csv").write_text("id,price\n" + "".join(f"{node},{node / 8}\n" for node in range(N - 1, 5, -1)))
-    words = "--labels", tmp_path / "y.csv", "--set", "labels.task=regression", "--train", 0.5
-    labels = imports(tmp_path / "e.csv", *words).labels
-    assert np.isnan(labels[:6]).all()
-    np.testing.assert_array_equal(labels[6:N], np.arange(6, N) / 8)
-
-
 WRONG = {
     "classes": ("regression --set labels.classes=3", np.ones(N), "has no classes, got labels.classes=3"),
     "infinite": ("regression", np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),

@@ -8,7 +8,6 @@ from partition_helpers import edge_list, graph_data, odd_graph, save_npz, view
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.graph.raw import RawGraph
-from partition_tools.workspace.working import Resources
 
 N = 60
 SRC, DST = odd_graph()
@@ -46,21 +45,6 @@ def test_self_loops_take_no_name_of_another_type():
     )
     data = graph_data(raw, self_loops="add")
     assert data.edges.type.tolist() == [2, 0, 0, 2, 2] and data.type_names == {"edges": ["used", "unused", "self loop"]}
-
-
-def test_edge_types_that_are_words(tmp_path):
-    """Numbered in their sorted order and kept as names."""
-    words = np.array(["likes", "buys", "sees", "asks"])[KIND]
-    names, numbers = np.unique(words, return_inverse=True)
-    save_npz(tmp_path / "numbers.npz", SRC, DST, N, edge_type=numbers, edge_type_names=names)
-    save_npz(tmp_path / "words.npz", SRC, DST, N, edge_type=words)
-    found = []
-    for name in ("numbers.npz", "words.npz"):
-        import_graph(tmp_path / name, tmp_path / "g.h5", force=True, resources=Resources(4096))
-        seen = view(tmp_path / "g.h5")
-        assert seen.meta.type_names == {"edges": ["asks", "buys", "likes", "sees"]}
-        found.append(seen.edges)
-    assert found[0] == found[1]
 
 
 def test_a_file_whose_node_types_are_cut_is_not_reordered(fails, cli, tmp_path):

@@ -20,9 +20,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.readers.tables.refused import check_file
-from partition_tools.readers.tables.tables import load_npy
+from partition_tools.readers.tables.tables import map_npy
 from partition_tools.workspace.scratch import Scratch
-from partition_tools.workspace.scratch_arrays import PART, is_large
+from partition_tools.workspace.scratch_arrays import is_large
 
 # What numpy, zipfile and zlib say of an archive or a header that is damaged.
 _DAMAGE = (
@@ -52,7 +52,7 @@ def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
         files = sorted(path.glob("*.npy"))
         for file in files:
             check_file(file)
-        yield {file.stem: functools.partial(map_npy, file, scratch) for file in files}
+        yield {file.stem: functools.partial(map_npy, file) for file in files}
         return
     with open(path, "rb") as handle:
         try:
@@ -65,11 +65,6 @@ def open_arrays(path: Path, scratch: Scratch) -> Iterator[Arrays]:
             yield {name: functools.partial(_member, path, archive, name, scratch) for name in archive.files}
 
 
-def map_npy(path: Path, scratch: Scratch) -> np.ndarray:
-    """The array of a .npy file, mapped and read-only if it is large. FormatError for one that is damaged or pickled."""
-    return load_npy(path, scratch.memory // PART)
-
-
 def _member(path: Path, archive: Any, name: str, scratch: Scratch) -> np.ndarray:
     """An array of an archive. A large one is mapped from a .npy file of its own, written once."""
     try:
@@ -78,10 +73,9 @@ def _member(path: Path, archive: Any, name: str, scratch: Scratch) -> np.ndarray
         if not is_large(member.file_size, scratch):
             return archive[name]
         key = f"source/{path.stem}-{name}"
-        if not scratch.done(key):
-            scratch.reporter.stage(f"unpacking {name} of {path}")
-            with archive.zip.open(member) as packed, scratch.writing(key) as part, open(part, "wb") as file:
-                shutil.copyfileobj(packed, file)  # it compares the checksum
+        scratch.reporter.stage(f"unpacking {name} of {path}")
+        with archive.zip.open(member) as packed, scratch.writing(key) as target, open(target, "wb") as file:
+            shutil.copyfileobj(packed, file)  # it compares the checksum
         return np.load(scratch.path(key), "r")
     except _DAMAGE as error:
         hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""

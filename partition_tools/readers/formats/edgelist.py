@@ -12,10 +12,9 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
-from partition_tools.readers.arrays.archives import map_npy
 from partition_tools.readers.tables.frames import TableFile, open_table
 from partition_tools.readers.tables.node_tables import beside
-from partition_tools.readers.tables.tables import TableOptions
+from partition_tools.readers.tables.tables import TableOptions, map_npy
 from partition_tools.readers.tables.text import lines, readable
 from partition_tools.readers.tables.values import ids_of, numbers_of, typed
 from partition_tools.workspace.scratch import Scratch
@@ -62,7 +61,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
             "--set edges.heading=true or false"
         )
     if isinstance(tables.edge_features, Path):
-        raw.edge_features = map_npy(tables.edge_features, scratch)
+        raw.edge_features = map_npy(tables.edge_features)
     raw.source = path.name.split(".")[0]
     return beside(raw, tables, scratch)
 
@@ -71,7 +70,7 @@ def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exa
     """A graph of edges alone.
 
     names: a meaning for each column; places: of the features. exact: see `values.ids_of`. Those of a large file are
-    mapped, and a finished array is not made again. Raises FormatError naming the faulty edge.
+    mapped. Raises FormatError naming the faulty edge.
     """
 
     def convert(frame: "pl.DataFrame", first: int) -> dict[str, Any]:
@@ -93,23 +92,22 @@ def read_edges(file: TableFile, names: Sequence[str], places: Sequence[int], exa
         return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
     key = f"source/{key_of(file.path)}"
     wanted = [name for name in names if name not in ("_", "feature")] + (["edge_features"] if places else [])
-    if not all(scratch.done(f"{key}-{name}") for name in wanted):
-        first = 0
-        try:
-            with contextlib.ExitStack() as stack:
-                append = {
-                    name: stack.enter_context(scratch.appending(f"{key}-{name}", _DTYPES.get(name, np.int64)))
-                    for name in wanted
-                }
-                for frame in file.blocks(scratch.reporter, scratch.memory):
-                    for name, values in convert(frame, first).items():
-                        if name not in _DTYPES and values.dtype.kind != "i":
-                            raise _NotIntegersError
-                        append[name](values.reshape(-1))
-                    first += len(frame)
-        except _NotIntegersError:
-            scratch.reporter.stage(f"{file.path}: ids or types are no plain numbers, so that it is read at once")
-            return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
+    first = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            append = {
+                name: stack.enter_context(scratch.appending(f"{key}-{name}", _DTYPES.get(name, np.int64)))
+                for name in wanted
+            }
+            for frame in file.blocks(scratch.reporter, scratch.memory):
+                for name, values in convert(frame, first).items():
+                    if name not in _DTYPES and values.dtype.kind != "i":
+                        raise _NotIntegersError
+                    append[name](values.reshape(-1))
+                first += len(frame)
+    except _NotIntegersError:
+        scratch.reporter.stage(f"{file.path}: ids or types are no plain numbers, so that it is read at once")
+        return RawGraph(num_nodes=0, **convert(file.frame(scratch.reporter), 0))
     columns: dict[str, Any] = {name: scratch.load(f"{key}-{name}") for name in wanted}
     if places:
         columns["edge_features"] = columns["edge_features"].reshape(-1, len(places))

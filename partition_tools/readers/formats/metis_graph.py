@@ -5,6 +5,7 @@ Such a graph is undirected, and each edge stands at both of its ends. The three 
 weights of nodes at the begin of lines, which are not read, and a weight behind each neighbour.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from partition_tools.workspace.scratch import Scratch
 NAME = "metis"
 OPTIONS = NodeTables
 SUFFIXES = (".graph", ".metis", ".chaco")
+_NONE = np.zeros(0, np.int64)
 
 
 def matches(path: Path) -> bool:
@@ -30,16 +32,19 @@ def matches(path: Path) -> bool:
 def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
     """The `RawGraph` of a file of METIS and its tables. FormatError naming the line that is wrong."""
     with readable(path):
-        lines = [line.rstrip("\r\n").encode() for line in lines_of(path) if not line.lstrip().startswith(COMMENTS)]
-    nodes, edges, before, weighted = _header(path, lines[0] if lines else b"")
-    rows = lines[1 : nodes + 1]
-    if len(rows) < nodes or any(line.strip() for line in lines[nodes + 1 :]):
+        lines = [line.rstrip("\r\n") for line in lines_of(path) if not line.lstrip().startswith(COMMENTS)]
+    nodes, edges, before, weighted = _header(path, lines[0] if lines else "")
+    if len(lines) <= nodes or any(line.strip() for line in lines[nodes + 1 :]):
         raise FormatError(
             f"{path}: the first line states {nodes} nodes, but {len(lines) - 1} lines follow; expected one for each"
         )
     if before:
         scratch.reporter.warn(f"{path}: sizes and weights of nodes are not read")
-    src, dst, weight = _neighbours(path, rows, before, weighted)
+    step = 2 if weighted else 1
+    numbers = [_numbers(path, node, line, before, step) for node, line in enumerate(lines[1 : nodes + 1], 1)]
+    ends = [each[before::step] for each in numbers]
+    src, dst = np.concatenate([_NONE, *ends]), np.repeat(np.arange(nodes), list(map(len, ends)))
+    weight = np.concatenate([_NONE, *(each[before + 1 :: step] for each in numbers)]) if weighted else np.ones_like(src)
     if len(src) and not 1 <= src.min() <= src.max() <= nodes:
         wrong = int(np.argmax((src < 1) | (src > nodes)))
         raise FormatError(f"{path}: node {dst[wrong] + 1} has the neighbour {src[wrong]}, outside the nodes 1..{nodes}")
@@ -47,7 +52,6 @@ def read(path: Path, tables: NodeTables, scratch: Scratch) -> RawGraph:
         raise FormatError(
             f"{path}: the first line states {edges} edges, so that {2 * edges} neighbours should follow, not {len(src)}"
         )
-    weight = weight if weighted else np.ones(len(src), np.int64)
     _check_both_ends(path, src - 1, dst, weight)
     raw = RawGraph(src - 1, dst, nodes, weight=weight if weighted else None, source=path.stem)
     return beside(raw, tables, scratch, first=1)
@@ -67,37 +71,27 @@ def _check_both_ends(path: Path, src: np.ndarray, dst: np.ndarray, weight: np.nd
         )
 
 
-def _header(path: Path, line: bytes) -> tuple[int, int, int, bool]:
+def _header(path: Path, line: str) -> tuple[int, int, int, bool]:
     """(nodes, edges, numbers that stand before the neighbours of a line, whether neighbours have weights)."""
-    words = line.split()
-    if not (2 <= len(words) <= 4 and all(word.isdigit() for word in words)) or set(b"".join(words[2:3])) - set(b"01"):
+    found = re.fullmatch(r"\s*(\d+)\s+(\d+)(?:\s+([01]{1,3})(?:\s+(\d+))?)?\s*", line, re.ASCII)
+    if found is None:
         raise FormatError(
-            f"{path}: the first line is {line[:40].decode(errors='replace')!r}, expected: nodes edges [fmt [ncon]], "
-            "with fmt of the digits 0 and 1"
+            f"{path}: the first line is {line[:40]!r}, expected: nodes edges [fmt [ncon]], with fmt of the "
+            "digits 0 and 1"
         )
-    sizes, weights, weighted = (digit == "1" for digit in f"{int(words[2]) if len(words) > 2 else 0:03}"[-3:])
-    constraints = int(words[3]) if len(words) > 3 else 1
-    return int(words[0]), int(words[1]), sizes + weights * constraints, weighted
+    sizes, weights, weighted = (digit == "1" for digit in (found[3] or "").rjust(3, "0"))
+    return int(found[1]), int(found[2]), sizes + weights * int(found[4] or 1), weighted
 
 
-def _neighbours(
-    path: Path, lines: list[bytes], before: int, weighted: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(neighbours from 1, nodes from 0, weights) of the lines of all nodes."""
-    words = [line.split() for line in lines]
-    counts = np.array(list(map(len, words)), np.int64)
+def _numbers(path: Path, node: int, line: str, before: int, step: int) -> np.ndarray:
+    """The numbers of the line of a node, int64. before: those that are not of neighbours. step: of each neighbour."""
     try:
-        values = np.fromiter((int(word) for line in words for word in line), np.int64, counts.sum())
+        found = np.array([int(word) for word in line.split()], np.int64)
     except (ValueError, OverflowError) as error:
-        raise FormatError(f"{path}: the line of a node has a word: {error}") from error
-    short = (counts < before) | ((counts - before) % 2 == 1 if weighted else False)
-    if short.any():
+        raise FormatError(f"{path}: the line of node {node} has a word: {error}") from error
+    if len(found) < before or (len(found) - before) % step:
         raise FormatError(
-            f"{path}: the line of node {int(np.argmax(short)) + 1} has {counts[np.argmax(short)]} numbers; "
-            f"expected {before} and then {'pairs of a neighbour and a weight' if weighted else 'neighbours'}"
+            f"{path}: the line of node {node} has {len(found)} numbers; expected {before} and then "
+            f"{'pairs of a neighbour and a weight' if step == 2 else 'neighbours'}"
         )
-    place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts) - before
-    node = np.repeat(np.arange(len(lines)), counts)
-    is_weight = (place >= 0) & (place % 2 == 1) & weighted
-    is_neighbour = (place >= 0) & ~is_weight
-    return values[is_neighbour], node[is_neighbour], values[is_weight]
+    return found

@@ -69,10 +69,9 @@ def rows(file: Path, scratch: Scratch) -> np.ndarray | None:
     if opened is None or not opened.is_large(scratch):
         return table(file)
     key = f"source/{key_of(file)}"
-    if not scratch.done(key):
-        with scratch.appending(key, np.float64) as append:
-            for frame in opened.blocks(scratch.reporter, scratch.memory):
-                append(np.stack([numbers_of(column, file) for column in frame], 1).reshape(-1))
+    with scratch.appending(key, np.float64) as append:
+        for frame in opened.blocks(scratch.reporter, scratch.memory):
+            append(np.stack([numbers_of(column, file) for column in frame], 1).reshape(-1))
     return scratch.load(key).reshape(-1, len(opened.fields))
 
 

@@ -114,10 +114,9 @@ class _Places:
         if ids.dtype.kind == "U" or 8 * len(ids) <= self.scratch.memory // SHARE:
             return self._of(ids)
         key = f"source/place-of-{name}"
-        if not self.scratch.done(key):
-            with self.scratch.array(key, ids.shape, np.int64) as places:
-                for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch), strict=True):
-                    target[:] = self._of(source)
+        with self.scratch.array(key, ids.shape, np.int64) as places:
+            for source, target in zip(_blocks(ids, self.scratch), _blocks(places, self.scratch), strict=True):
+                target[:] = self._of(source)
         return self.scratch.load(key)
 
     def _of(self, ids: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.frames import is_number, open_table, polars
 from partition_tools.readers.tables.node_ids import numbered
-from partition_tools.readers.tables.tables import POSITION, NodeTables, TableOptions, load_npy
+from partition_tools.readers.tables.tables import POSITION, NodeTables, TableOptions, map_npy
 from partition_tools.readers.tables.values import ids_of, numbers_of, numeric, typed
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -25,8 +25,6 @@ from partition_tools.workspace.scratch import Scratch
 #: The words for the three splits.
 SPLIT_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 RELABEL = "if the ids have gaps or do not begin with 0, use --relabel"
-# Tables in .npy files of more bytes are mapped.
-MAPPED = 1 << 26
 # Headings above words in a table of one column; any other may be the word of the first node.
 _HEADINGS = ("label", "split", "type")
 
@@ -50,7 +48,7 @@ def read_table(path: Path, options: NodeTables, exact: bool, reporter: Reporter,
     by block, so that their texts take little.
     """
     if path.suffix == ".npy":
-        values = load_npy(path, MAPPED)
+        values = map_npy(path)
         if values.ndim not in (1, 2):
             raise FormatError(f"{path} has shape {values.shape}, expected a row for each node: (n,) or (n, columns)")
         return Table(path, None, values.reshape(len(values), -1))

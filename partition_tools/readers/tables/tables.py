@@ -56,14 +56,10 @@ class TableOptions(NodeTables):
     relabel: bool = key("tables.relabel", False, "ids are any numbers or words; nodes are in their sorted order", truth)
 
 
-def load_npy(path: str | Path, mapped: int | None = None) -> np.ndarray:
-    """The array of a .npy file; one of more than `mapped` bytes is mapped, read-only.
-
-    FormatError, with a remedy, for one that is damaged or pickled.
-    """
+def map_npy(path: str | Path) -> np.ndarray:
+    """The array of a .npy file, mapped and read-only. FormatError, with a remedy, if it is damaged or pickled."""
     try:
-        large = mapped is not None and Path(path).stat().st_size > mapped
-        return np.load(path, "r" if large else None, allow_pickle=False)
+        return np.load(path, "r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # of the header's text
         hint = "; save it again as a plain array, without objects" if "ickle" in str(error) else ""
         raise FormatError(f"{path} is not a readable .npy array: {error}{hint}") from error

@@ -63,33 +63,3 @@ def test_against_the_oracle(ends, kinds):
             degree.fill_(0.5)
             assert drop_edges(columns, short, ends, KEY, 0.4, **given) == kept.sum()
             np.testing.assert_allclose(degree, expected, rtol=1e-12)
-
-
-def test_about_so_many_are_dropped_and_the_rate_may_be_extreme():
-    n = 20_000
-    indptr, columns = torch.arange(n + 1), Columns((torch.arange(n, dtype=torch.int32) + 1) % n)
-    ids, degree, left = torch.arange(n), torch.zeros(n, dtype=torch.float64), torch.empty(n + 1, dtype=torch.int64)
-
-    def count(p, key=KEY):
-        given = {"indptr": indptr, "row_ids": ids, "column_ids": ids, "degree": degree, "kept_indptr": left}
-        return drop_edges(columns, None, "rows_are_either", key, p, **given)
-
-    for p in (0.1, 0.5, 0.9):
-        assert abs(count(p) - (1 - p) * n) < 5 * (p * (1 - p) * n) ** 0.5
-    assert count(0.0) == n and count(1 - 2.0**-32) == 0
-    # Another key drops other edges.
-    degree.zero_()
-    count(0.5)
-    count(0.5, KEY + 1)
-    assert 0.2 < float((degree == 1).double().mean() / 2) < 0.3
-
-
-def test_what_is_kept_fits_the_block():
-    ids, indptr, degree = torch.arange(2), torch.tensor([0, 1, 2]), torch.zeros(2, dtype=torch.float64)
-    columns, kept = (
-        Columns(torch.zeros(2, dtype=torch.int32), torch.ones(2)),
-        Columns(torch.zeros(2, dtype=torch.int32)),
-    )
-    given = {"indptr": indptr, "row_ids": ids, "column_ids": ids, "degree": degree, "kept_indptr": indptr.clone()}
-    with pytest.raises(ValueError, match="kept weight: expected it where"):
-        drop_edges(columns, kept, "rows_are_either", KEY, 0.5, **given)

@@ -132,23 +132,6 @@ def test_what_leaves_the_nodes(comm, files, session_path):
     assert caught.value.everywhere
 
 
-@pytest.fixture(scope="module")
-def circles(comm, session_path):
-    """Circles of 15 nodes; what is held out closes short ways on them, and its negatives go from one to another."""
-    path, around = session_path / "circles.h5", np.arange(600)
-    if comm.rank == 0:
-        random, base = np.random.default_rng(0), around // 15 * 15
-        ends = [np.stack([around, base + (around + step) % 15]) for step in (1, 2)]
-        pairs = np.stack([around, base + (around + 3) % 15], 1)[random.permutation(600)]
-        given = {split: {"edge": part[:200]} for split, part in (("val", pairs), ("test", pairs[200:]))}
-        for parts in given.values():
-            parts["edge"][:3] = ends[0].T[:3]
-            parts["edge_neg"] = random.integers(0, 600, (500, 2))
-        save_graph(path, np.concatenate(ends, 1), links=given, undirected=True, ranks=[1, 2, 3, 4])
-    comm.barrier()
-    return path
-
-
 @pytest.mark.ranks(2)
 def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path):
     """Of all its edges, by a run whose held-out edges came with its graph."""
@@ -160,14 +143,12 @@ def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path)
     )
 
 
-def test_what_is_said_before(comm, circles, ring):
-    """Which held-out edges are in the graph too, and what does not fit."""
-    with GraphFile(circles) as file:
-        config = resolve_task(configure(circles, task="links", link_negatives=7), file.meta)
-        said = Links().remarks(config, file)
-        assert "3 of 200 held-out pairs of val are edges of the graph as well" in said[0]
-        assert "without effect: --link-negatives" in said[-1]
-        drawn = resolve_task(configure(circles, task="links", link_split="0.8/0.1/0.1"), file.meta)
+def test_what_is_said_before(comm, ring):
+    path = ring["held out"]
+    with GraphFile(path) as file:
+        config = resolve_task(configure(path, task="links", link_negatives=7), file.meta)
+        assert "without effect: --link-negatives" in Links().remarks(config, file)[-1]
+        drawn = resolve_task(configure(path, task="links", link_split="0.8/0.1/0.1"), file.meta)
         assert Links().remarks(drawn, file) == [] and drawn.run.metric == "mrr"
     with pytest.raises(ConfigError, match="--metric mrr does not fit the task links .*expected hits@50 or hits@1"):
-        build_trainer(comm, configure(circles, task="links", features="degree", metric="mrr"), "metis", 7)
+        build_trainer(comm, configure(path, task="links", features="degree", metric="mrr"), "metis", 7)

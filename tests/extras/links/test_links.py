@@ -16,10 +16,7 @@ from mpi.serial import serial_curve
 from mpi.small import edges_and_features, written
 from mpi.training import build_trainer, configure, generated
 
-from hpcgnn.app.dry_run import check_training
 from hpcgnn.errors import GraphError
-from hpcgnn.estimate.command import place_of
-from hpcgnn.estimate.results import memory_lines
 from hpcgnn.exchange.plan import gather_halo
 from partition_tools.interface.arrays import save_graph
 
@@ -236,18 +233,6 @@ def test_the_loss_sends_every_row_once_each_way(comm, odd):
     assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
 
 
-def test_equal_rows_tie(comm, odd):
-    """Embeddings that are all alike: every rank is the middle one of all candidates."""
-    graph, _, path = odd["random undirected"]
-    config = configure(path, model="sage", task="links", link_split=SHARES, link_negatives=1000)
-    trainer = build_trainer(comm, config, "random", 7)
-    with torch.no_grad():
-        found = trainer.evaluator.scores(torch.full((trainer.local.num_owned, 16), 0.1))["links"]["val"]
-    table = np.zeros((graph.num_nodes, graph.num_nodes))
-    metrics = oracle_metrics(graph, drawn_splits(graph), "none", table, 1000)["val"]
-    assert found == pytest.approx(metrics, rel=1e-12) and found["hits@1"] == 0
-
-
 @pytest.fixture(scope="module")
 def planted(comm, session_path):
     """Many small groups, whose nodes have edges among each other mostly."""
@@ -303,14 +288,6 @@ def test_a_graph_without_labels_and_features(comm, planted, shared_path):
     np.testing.assert_allclose(losses(run_dir), losses(shared_path / "bare"), rtol=1e-4)
     with h5py.File(shared_path / "own.h5") as own, h5py.File(shared_path / "other.h5") as other:
         np.testing.assert_allclose(own["embedding"][:], other["embedding"][:], rtol=1e-3, atol=1e-5)
-
-
-def test_a_dry_run(comm, planted):
-    """It checks such a job, and says that its memory is not estimated."""
-    config = configure(planted, task="links", scorer="mlp")
-    check_training(config, [comm.size])
-    (line,) = memory_lines(config, [comm.size], place_of())
-    assert line.startswith("memory: not estimated: ") and "got --task links" in line
 
 
 def test_a_graph_without_edges(comm, session_path, shared_path):

@@ -6,7 +6,7 @@ import pytest
 from mpi.app import test_bad_input as mistakes
 from mpi.conftest import graph, paths  # noqa: F401
 from mpi.edge_rows import GRAPHS, written_with_rows
-from mpi.engine import test_nothing_stays, test_resume
+from mpi.engine import test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.graph import test_edge_means, test_nothing_of_size_n
 from mpi.nn import test_edge_features
@@ -25,12 +25,6 @@ def test_a_pause_changes_no_bit(comm, graph, shared_path, monkeypatch):  # noqa:
     options = {"task": "links", "scorer": "mlp", "features": "degree+learned:4", "layers": 2, "link_negatives": 50}
     monkeypatch.setitem(test_resume.PAUSED, "links", options)
     test_resume.test_a_pause_changes_no_bit(comm, graph, shared_path, "links")
-
-
-@pytest.mark.slow
-def test_no_tensor_stays(comm, path, monkeypatch):  # noqa: F811
-    monkeypatch.setitem(test_nothing_stays.CASES, "links", {"model": "sage", "task": "links", "scorer": "mlp"})
-    test_nothing_stays.test_no_tensor_stays(comm, path, "links")
 
 
 many_nodes = test_nothing_of_size_n.paths

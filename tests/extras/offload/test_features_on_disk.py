@@ -21,7 +21,6 @@ from hpcgnn.extras.offload.on_disk import OnDisk
 from hpcgnn.extras.offload.scratch import Scratch
 from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.ops.row_tiles import tiles_of
-from hpcgnn.report.read import read_rank_records
 
 pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
 
@@ -130,21 +129,6 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         (ConfigError, RemoteError), match=r"--memory 1M is too little .* expected at least [\d.]+G for the"
     ):
         load_trained(used, job_session, "last")
-
-
-@tiles_of(TILE)
-def test_a_profile_of_memory(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
-    """What is on disk is not in its account."""
-    more = {"model": "sage", "epochs": 1, "memory": "100G", "profile_memory": True, "scratch": str(shared_path)}
-    graph = make_graphs(comm, session_path)["undirected"]
-    config = configure(graph, run_dir=str(shared_path / "run"), **{**ALL_KEEP, **more})
-    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
-    monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
-    assert train(config, job_session) == 0
-    comm.barrier()
-    for record in read_rank_records(shared_path / "run", comm.size):
-        for items in record["memory_profile"]["account_bytes"].values():
-            assert items["features"] == items["kept input aggregate"] == 0
 
 
 def test_what_goes_where():

@@ -62,12 +62,6 @@ def test_a_node_is_divided_by_what_its_ranks_need(total, ranks):
         assert all(share <= theirs for theirs in others), "who needs more has no less"
 
 
-def test_shares_of_a_large_and_a_small_rank():
-    assert memory_limit.divided(100, [50, 10], [0, 0]) == [70, 30]
-    assert memory_limit.divided(100, [50, 10], [60, 20]) == [80, 20]
-    assert memory_limit.divided(30, [50, 10], [60, 20]) == [25, 5]
-
-
 def test_sizes():
     assert said_memory("48G") == 48 << 30 and said_memory("1.5 TiB") == 3 << 39 and said_memory("800m") == 800 << 20
     assert said_memory("auto") is said_memory("none") is said_memory("") is None

@@ -1,9 +1,6 @@
 """The scratch file: what was written comes back, nothing else does, and nothing is left behind."""
 
-import gc
 import os
-import threading
-import weakref
 
 import numpy as np
 import pytest
@@ -64,12 +61,6 @@ def test_what_is_written_comes_back(scratch, whole):
     assert scratch.written == scratch.read == sum(rounded(len(data)) for data, _, _ in written)
 
 
-def test_places_are_used_again(scratch):
-    places = [scratch.place(GRAIN) for _ in range(3)]
-    scratch.give_back(places[1], GRAIN)
-    assert scratch.place(GRAIN) == places[1] and scratch.place(2 * GRAIN) == 3 * GRAIN == scratch.nbytes - 2 * GRAIN
-
-
 def overwrite(file, place):
     page = aligned(GRAIN)
     page[:] = 0
@@ -91,38 +82,6 @@ def test_other_bytes_are_never_used(scratch, damage, words):
     back = aligned(REQUEST)
     with pytest.raises(ScratchError, match=words):
         scratch.result(scratch.fill(torch.from_numpy(back), REQUEST, place, sums))
-
-
-def test_nobody_waits_for_a_file_that_goes(tmp_path):
-    """It may go while the collector of garbage runs in a thread that begins, whose lock an end of its own threads would
-    wait for. Memory stays until it is written all the same, and then the file is closed.
-    """
-    gone, going = Scratch(str(tmp_path)), threading.Event()
-    file = gone._file.descriptor
-    data = np.ones(REQUEST, np.uint8)
-    held = weakref.ref(data)
-    for _ in range(2):  # both threads are busy
-        gone._helpers.submit(going.wait)
-    gone.write(torch.from_numpy(data), REQUEST, gone.place(REQUEST), False)
-    threads = list(gone._helpers._threads)
-    del data, gone
-    with threading._shutdown_locks_lock:
-        gc.collect()
-    os.fstat(file)
-    assert held() is not None
-    going.set()
-    for thread in threads:
-        thread.join()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(file)
-    Scratch(str(tmp_path))
-    gc.collect()
-    assert held() is None
-
-
-def test_it_has_no_name(tmp_path):
-    one, other = Scratch(str(tmp_path)), Scratch(str(tmp_path))
-    assert list(tmp_path.iterdir()) == [] and one._file != other._file
 
 
 def test_where_none_can_be(tmp_path):

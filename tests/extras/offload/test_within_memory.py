@@ -80,24 +80,6 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert booked == [keeper.scratch.written, keeper.scratch.read]
 
 
-def test_what_is_over_goes_and_no_more(comm, session_path, tmp_path, all_are_large):
-    """In every step about as many bytes go as the first had too many, and a tensor more. How many exactly depends on
-    the disk: what was not written in time is waited for, and another one may be written for it.
-    """
-    config = configure(make_graphs(comm, session_path)["undirected"], model="sage", layers=8, hidden=32)
-    free = trained(comm, config, None, tmp_path)[-1]
-    matrix = free.local.num_owned * 32 * 4
-    rounded = -(-matrix // 4096) * 4096
-    budget = free.buffers.arena.nbytes - 2 * rounded
-    trainer = trained(comm, config, budget, tmp_path)[-1]
-    keeper = trainer.plugins.find(Within).keeper
-    for step in range(STEPS, STEPS + 3):
-        before = keeper.scratch.written
-        trainer.step(step)
-        assert 2 * rounded <= keeper.scratch.written - before <= 5 * rounded
-        assert trainer.buffers.arena.nbytes <= budget
-
-
 def test_nodes_are_divided_each_by_itself(comm):
     """Rank r cannot do without 100 (r + 1) bytes; two ranks are on a node, which has 1000 (or the last one 900)."""
     rank, node = comm.rank, comm.rank // 2

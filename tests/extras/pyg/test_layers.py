@@ -128,52 +128,41 @@ def test_against_one_process(comm, loaded, name, graph_name):
     assert "propagate" not in vars(conv.layer), "the layer is PyG's again"
 
 
-class PicksByPosition(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(edge_index[:, 1:], x=x)
+class Odd(pyg.MessagePassing):
+    """A layer that sums over other edges, and then does something more with them."""
 
-
-class AddsEdges(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(torch.cat([edge_index, torch.zeros(2, 1, dtype=torch.int64)], 1), x=x)
-
-
-class CountsAtSources(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return degree(edge_index[0], len(x))[:, None] * self.propagate(edge_index, x=x)
-
-
-class OtherGraph(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(torch.zeros(2, 1, dtype=torch.int64), x=x)
-
-
-class NormalisesMessages(pyg.MessagePassing):
-    def __init__(self):
+    def __init__(self, edges, after=lambda y, edge_index: y):
         super().__init__()
-        self.norm = torch.nn.BatchNorm1d(WIDTH)
+        self.edges, self.after = edges, after
 
     def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
+        return self.after(self.propagate(self.edges(edge_index), x=x), edge_index)
+
+
+class NormalisesMessages(Odd):
+    def __init__(self, edges):
+        super().__init__(edges)
+        self.norm = torch.nn.BatchNorm1d(WIDTH)
 
     def message(self, x_j):
         return self.norm(x_j)
 
 
-class LooksAtIndex(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
-
+class LooksAtIndex(Odd):
     def message(self, x_j, index):
         return x_j * index[:, None]
 
 
-class HasUpdate(pyg.MessagePassing):
-    def forward(self, x, edge_index):
-        return self.propagate(edge_index, x=x)
-
+class HasUpdate(Odd):
     def update(self, aggregated):
         return aggregated + 1
+
+
+LOOP = torch.zeros(2, 1, dtype=torch.int64)
+
+
+def all_edges(edge_index):
+    return edge_index
 
 
 def test_what_does_not_fit_is_refused(loaded):
@@ -185,18 +174,22 @@ def test_what_does_not_fit_is_refused(loaded):
         (lambda: pyg.SAGEConv(WIDTH, 4, aggr="lstm"), "its aggregation is LSTM"),
         (lambda: pyg.SAGEConv(WIDTH, 4, aggr="median"), "its aggregation is Median"),
         (lambda: pyg.SAGEConv(WIDTH, 4, flow="target_to_source"), "flow is target_to_source"),
-        (HasUpdate, "has its own update.*keep_messages=True"),
+        (lambda: HasUpdate(all_edges), "has its own update.*keep_messages=True"),
     ):
         with pytest.raises(ConfigError, match=expected):
             from_pyg_layer(make())
     with pytest.raises(ConfigError, match=r"message\(\) takes index"):
-        from_pyg_layer(LooksAtIndex())
+        from_pyg_layer(LooksAtIndex(all_edges))
     for make, given, expected in (
-        (PicksByPosition, {}, "picks edges by their position"),
-        (AddsEdges, {}, "adds edges of its own"),
-        (CountsAtSources, {}, "uses edge_index for more than rows at its sources"),
-        (OtherGraph, {}, "something else than the edges of this graph"),
-        (NormalisesMessages, {}, "normalise something else than the rows of nodes"),
+        (lambda: Odd(lambda edges: edges[:, 1:]), {}, "picks edges by their position"),
+        (lambda: Odd(lambda edges: torch.cat([edges, LOOP], 1)), {}, "adds edges of its own"),
+        (
+            lambda: Odd(all_edges, lambda y, edges: degree(edges[0], len(y))[:, None] * y),
+            {},
+            "uses edge_index for more than rows at its sources",
+        ),
+        (lambda: Odd(lambda edges: LOOP), {}, "something else than the edges of this graph"),
+        (lambda: NormalisesMessages(all_edges), {}, "normalise something else than the rows of nodes"),
         (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": of_edges}, "edge_updater.*keep_messages=True"),
     ):
         conv = from_pyg_layer(make().double())

@@ -1,13 +1,11 @@
-"""The configurations of jobs/configs: `hpcgnn train` runs with each to the end, on a small graph of the same kind, and
-each says what is published and whether it has been run.
+"""The configurations of jobs/configs: a job would start with each on a small graph of its kind, and each says what is
+published and whether it has been run.
 """
 
-import json
 import logging
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 
 import graphs as generated
 import numpy as np
@@ -15,13 +13,8 @@ import pytest
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.dry_run import check_training
-from hpcgnn.app.train import train
-from hpcgnn.cli.arguments import given_options
-from hpcgnn.comm import SoloCommunicator
 from hpcgnn.config import make_config, read_toml
 from hpcgnn.effects import without_effect
-from hpcgnn.extras.recipes.commands import request_of
-from hpcgnn.extras.recipes.propagate import propagate_features
 from hpcgnn.plan.choices import registry_choices
 from partition_tools import save_graph
 
@@ -46,9 +39,9 @@ def graphs(tmp_path_factory):
     return {name: folder / f"{name}.h5" for name in ("plain", "types", "features")}
 
 
-def kind_of(filed, head=""):
-    """Which of the graphs is as that of a configuration. head: with the commands that make hops."""
-    if filed["model"] == "rgcn" or "--relations" in head:
+def kind_of(filed):
+    """Which of the graphs is as that of a configuration."""
+    if filed["model"] == "rgcn":
         return "types"
     return "features" if filed.get("features") == "edges" else "plain"
 
@@ -63,31 +56,6 @@ def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys, monkeypatch):
     assert without_effect(config, {}, filed, choices) is None
     check_training(config, [1, 2])
     assert "warning" not in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_job_runs_with_it(path, graphs, tmp_path, monkeypatch):
-    """Two epochs on one rank, after the propagation that its head tells of."""
-    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
-    filed, choices, session = (
-        read_toml(path),
-        registry_choices(),
-        SimpleNamespace(comm=SoloCommunicator(), show_heartbeats=lambda folder: None, **HERE),
-    )
-    graph = graphs[kind_of(filed, path.read_text())]
-    words = shlex.split(path.read_text().split("# Graph: ")[1].splitlines()[0])
-    if "propagate" in words:
-        arguments = build_parser(choices).parse_args(words[words.index("propagate") :])
-        arguments.output = str(tmp_path / "hops.h5")
-        given = {"graph": str(graph), "self_loops": given_options(arguments).get("self_loops", "auto")}
-        propagate_features(make_config(given, choices), session, request_of(arguments))
-        graph = arguments.output
-    values = {**filed, "graph": str(graph), "run_dir": str(tmp_path / "run"), "epochs": 2, "eval_every": 1}
-    assert train(make_config(values, choices, str(path)), session) == 0
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert len(records) == 2 and 0 <= json.loads(records[1])["val"] <= 1 and summary
 
 
 def test_heads_say_where_they_stand():

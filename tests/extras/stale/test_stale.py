@@ -7,7 +7,6 @@ import pytest
 import torch
 from asking import aggregate, attend
 from mpi.engine import test_curves, test_not_finite, test_resume
-from mpi.engine import test_nothing_stays as nothing_stays
 from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.estimate.test_estimated import check_case
 from mpi.gathering import both_ways, check_rows, sent_both_ways, whole
@@ -181,21 +180,6 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
         emulated.check(emulation, graph, config, trainer, lambda epoch: None)
 
 
-def test_calls_have_operators_of_their_own(comm, share):  # noqa: F811
-    """Rows of the past are those of one place in the model, and what has no such rows is refused."""
-    policy, one = make_policy(comm, share, 1), Linear("sum", torch.float64)
-    policy.begin_epoch(0)
-    calls = [policy.operator(one) for _ in range(2)]
-    assert calls[0] is not calls[1]
-    policy.begin_epoch(1)
-    assert [policy.operator(one) for _ in range(2)] == calls
-    policy.begin_epoch(2)
-    with pytest.raises(AssertionError, match="same order"):
-        policy.operator(Linear("mean", torch.float64))
-    with pytest.raises(ConfigError, match="--schedule stale "):
-        policy.operator(Messages())
-
-
 def test_without_gradients_it_is_exact_and_refuses_nothing(comm, share):  # noqa: F811
     config = make_config({"graph": "g.h5", "schedule": "stale", "stale_epochs": 1}, CHOICES)
     policy = build_stale(share, comm, HaloBuffers(1 << 20), config, Randomness(2)).halo
@@ -234,12 +218,6 @@ def test_what_a_plan_says_of_it(graph):
     config = configure(graph, schedule="stale", intra_node="shared")
     with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
         plan(config, file.meta, 2)
-
-
-@pytest.mark.slow
-def test_nothing_stays(comm, path, monkeypatch):  # noqa: F811
-    monkeypatch.setitem(nothing_stays.CASES, "stale", {"schedule": "stale", "model": "sage"})
-    nothing_stays.test_no_tensor_stays(comm, path, "stale")
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """`--trace`: files in the Trace Event Format, with every kind of span, that change nothing of what is learned."""
 
-import argparse
 import gzip
 import json
 import socket
@@ -8,8 +7,8 @@ import socket
 import pytest
 from mpi.runs import log_of, losses, train_into
 
-from hpcgnn.__main__ import build_parser, registry_choices
-from hpcgnn.comm.tape import Tape, clock, offset_to_first
+from hpcgnn.__main__ import registry_choices
+from hpcgnn.comm.tape import clock, offset_to_first
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace
@@ -110,14 +109,6 @@ def test_the_offset_between_clocks_is_found(comm):
     assert offset == pytest.approx(3600.0 * comm.rank, abs=uncertain + 1e-6) and 0 <= uncertain < 5
 
 
-def test_a_tape_ends():
-    tape = Tape(most=2)
-    for number in range(5):
-        with tape.span(str(number), "kernel"):
-            pass
-    assert [span[0] for span in tape.spans] == ["0", "1"] and tape.lost == 3
-
-
 @pytest.mark.ranks(2)
 def test_a_trace_that_cannot_be_written_does_not_end_the_run(comm, graph, shared_path):
     """Something else has the name of its folder."""
@@ -150,13 +141,3 @@ def test_no_epochs(text):
         epochs_to_trace(text)
     with pytest.raises(ConfigError, match="--trace"):
         make_config({"graph": "g.h5", "trace": text}, registry_choices())
-
-
-def test_the_command_line_takes_it_without_a_value():
-    parser = build_parser(registry_choices())
-
-    def given(*words) -> argparse.Namespace:
-        return parser.parse_args(["train", "--graph", "g.h5", *words])
-
-    assert given("--trace").trace == "2-4" and given("--trace", "--lr", "0.1").trace == "2-4"
-    assert given("--trace", "3-4").trace == "3-4" and given().trace is None
