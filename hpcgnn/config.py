@@ -5,7 +5,6 @@ are all derived from those declarations. Precedence: command line, then file, th
 """
 
 import dataclasses
-import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, fields
@@ -49,14 +48,7 @@ def declare(section: str, owner: str, kind: type) -> None:
     SECTION_OF.update(dict.fromkeys(new, section))
     owned[owner] = kind
     parts = tuple(reversed(owned.values()))  # dataclasses take the fields of the last one first
-    # No module has the class under its name, by which pickle would look for it.
-    members = {"__doc__": base.__doc__, "__reduce__": lambda self: (_section, (section, dataclasses.asdict(self)))}
-    SECTIONS[section] = dataclass(frozen=True, kw_only=True)(type(base.__name__, parts, members))
-
-
-def _section(section: str, values: Mapping[str, Any]) -> Any:
-    """A section as of another process, whose owners have declared the same options."""
-    return SECTIONS[section](**values)
+    SECTIONS[section] = dataclass(frozen=True, kw_only=True)(type(base.__name__, parts, {"__doc__": base.__doc__}))
 
 
 def option_of(name: str) -> Field[Any]:
@@ -171,8 +163,7 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
     for section, entries in document.items():
         if section not in SECTIONS or not isinstance(entries, dict):
             home = f"[{SECTION_OF[section]}], where {section!r} belongs" if section in SECTION_OF else ""
-            close = difflib.get_close_matches(section, SECTIONS, 1)
-            wanted = home or (f"{close[0]!r} perhaps, one of: " if close else "one of: ") + ", ".join(SECTIONS)
+            wanted = home or f"one of: {', '.join(SECTIONS)}"
             raise ConfigError(f"{path}: unknown section [{section}]; expected {wanted}")
         known = [f.name for f in fields(SECTIONS[section])]
         for key, value in entries.items():
@@ -182,7 +173,7 @@ def read_toml(path: str | Path, without: Sequence[str] = ()) -> dict[str, Any]:
                 refuse_removed(key, value, str(path))
                 continue
             if key not in known:
-                raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, section, known)}")
+                raise ConfigError(f"{path}: unknown key {key!r} in [{section}]{_meant(key, known)}")
             values[key] = value
     return values
 
@@ -206,12 +197,8 @@ def _document(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
-def _meant(key: str, section: str, known: Sequence[str]) -> str:
+def _meant(key: str, known: Sequence[str]) -> str:
     name, remark = suggest(key, SECTION_OF)
     if remark:
         return f": {remark}"
-    if name and SECTION_OF[name] != section:
-        return (
-            f": expected {name!r} in [{SECTION_OF[name]}]" if name != key else f": it belongs in [{SECTION_OF[name]}]"
-        )
-    return f"; expected {f'{name!r} perhaps, ' if name else ''}one of: {', '.join(known)}"
+    return f"; expected {name!r} in [{SECTION_OF[name]}]" if name else f"; expected one of: {', '.join(known)}"

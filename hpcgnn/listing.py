@@ -1,7 +1,6 @@
 """Numbers in a line of text, short however many there are."""
 
 from collections.abc import Iterable
-from itertools import groupby
 
 
 def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, joined: bool = True) -> str:
@@ -24,9 +23,3 @@ def ranges(numbers: Iterable[int], separator: str = ", ", most: int | None = 6, 
 def every(numbers: Iterable[int]) -> str:
     """'0-2,5' of 0, 1, 2, 5: all of them, as batch systems write cores."""
     return ranges(numbers, ",", None)
-
-
-def in_turn(numbers: Iterable[int]) -> str:
-    """'9,000, 12 (3 times)' of 9000, 12, 12, 12: numbers in their order, with repetitions counted."""
-    runs = ((number, sum(1 for _ in same)) for number, same in groupby(numbers))
-    return ", ".join(f"{number:,}" + f" ({times} times)" * (times > 1) for number, times in runs)

@@ -29,7 +29,6 @@ _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
 }
-_SYSTEM, _MEMORY = ("/dev/", "/proc/"), "/dev/shm/"
 #: A path, or nothing.
 Name = str | os.PathLike[str] | None
 
@@ -57,8 +56,6 @@ def _check(what: str, path: str, target: str, inputs: Iterable[Name], force: boo
     if there is not None and not stat.S_ISREG(there.st_mode):
         kind = _KINDS.get(stat.S_IFMT(there.st_mode), "something else")
         raise ConfigError(f"{what} is {kind}; expected a plain file or a new name")
-    if any(name.startswith(_SYSTEM) and not name.startswith(_MEMORY) for name in (os.path.abspath(path), target)):
-        raise ConfigError(f"{what} is a name of the system's; expected a plain file or a new name")
     run_dir = run_of(Path(target))
     if run_dir is not None:
         raise ConfigError(f"{what} is a file of the run {os.path.relpath(run_dir)}; choose another name")
@@ -93,12 +90,9 @@ def _check_existing(what: str, path: str, there: os.stat_result, inputs: Iterabl
         if each and _is_at(each, there):
             same = os.path.abspath(each) == os.path.abspath(path)
             raise ConfigError(f"{what} is the input{'' if same else f' {os.fspath(each)}'} itself; choose another name")
-    for number in (1, 2):
-        if _is_at(number, there):
-            raise ConfigError(f"{what} is the file that this command prints to; choose another name")
 
 
-def _is_at(path: str | int | os.PathLike[str], there: os.stat_result) -> bool:
+def _is_at(path: str | os.PathLike[str], there: os.stat_result) -> bool:
     try:
         return os.path.samestat(os.stat(path), there)
     except (OSError, ValueError):

@@ -4,8 +4,7 @@ People bring the names of other libraries along. A guess by letters alone led fr
 """
 
 import difflib
-import re
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from hpcgnn.options.removed import REMOVED
 
@@ -19,52 +18,43 @@ _SAMPLING = (
 )
 _DEVICE = "it runs on CPUs; the launcher starts the ranks, and --threads says how many threads each has"
 _RANKS = "the launcher starts the ranks: mpiexec -n N hpcgnn train ..., or srun"
-_PRECISION = "precision"
-#: {pattern of a whole name, with dashes: an option, or a sentence}. Packages of `hpcgnn.extras` add theirs.
-MEANINGS = {
-    r"(base-|initial-)?learning-rate|lrate|step-size|eta": "lr",
-    r"(mini-?)?batch-?(size|es)|bs|(train|eval|test)-batch-size": _BATCHES,
-    r"(num|n|nr|number-of|gnn|conv)-layers?|n?layers-num|depth|(num|n)-hops|hops|k-hops?": "layers",
-    r"(num-|n-|nr-)?hidden(-(channels?|dims?|size|units?|features?|feats?|width))?|(h|hid)-?dim|width": "hidden",
-    r"(num|n|nr|max|number-of|train)-epochs?|nepochs|iterations|(num-|max-)?(iters?|steps)": "epochs",
-    r"gpus?|device|cuda(-device)?|num-gpus|accelerator|use-cuda|no-cuda|mps": _DEVICE,
-    r"wd|l2|l2-(reg|norm|penalty)|decay|regularization": "weight-decay",
-    r"fan-?outs?|sampl(e|er|es|ing)(-[a-z]+)*|(num|n)-(neighbou?rs|samples)|neighbou?rs|num-neighbou?r": _SAMPLING,
-    r"(num|n|nr)-(attention-)?heads|attention-heads": "heads",
-    r"(num|n)-out(put)?-heads": "out-heads",
-    r"drop|drop-?out-?(rate|prob|p)|p-?drop(out)?|(feat|feature|in|hidden)-?drop(out)?": "dropout",
-    r"input-drop": "input-dropout",
-    r"(attn|att|attention)-?drop(out)?": "attention-dropout",
-    r"(num|n)-bases": "bases",
-    r"(batch|layer|graph)-?norm(alization)?|normali[sz]ation|bn": "norm",
-    r"skip(-connections?)?|residuals|res(net)?|jk|jumping-knowledge": "residual",
-    r"data(set|-path|-dir|-root|-file)?|graph-(file|path|name)": "graph",
-    r"out(put)?(-(dir|path|folder|directory))?|o|(log|save|result|results|exp|experiment)-?dir": "run-dir",
-    r"np|n|nprocs?|(num|n)-?(procs?|processes|ranks|nodes|parts|partitions)|ranks|world-size|nproc-per-node": _RANKS,
-    r"(num-)?workers?|(num|n)-threads?|nthreads|cpus|cores|omp-num-threads": "threads",
-    r"seeds|random-?(seed|state)|rng(-seed)?": "seed",
-    r"early-?stop(ping)?(-(patience|rounds|epochs))?": "patience",
-    r"amp|fp16|bf16|half|bfloat16|float16|mixed(-precision)?|dtype|fp64|float64|double": _PRECISION,
-    r"optim|opt(imi[sz]er-(name|type))?": "optimizer",
-    r"(lr-)?sched(uler)?|lr-decay|scheduler-type": "lr-schedule",
-    r"(clip|max)-?grad(ient)?(-norm)?|grad(ient)?-clip(ping)?|max-norm|clip": "clip-norm",
-    r"(eval|val|test|validation|evaluate)-?(interval|steps|freq(uency)?|every|epochs)": "eval-every",
-    r"(save|ckpt|checkpoint)-?(interval|steps|freq(uency)?|every|epochs)?": "checkpoint-every",
-    r"arch(itecture)?|gnn(-type)?|conv(-type)?|(model-)?(type|name)|layer-type|net(work)?": "model",
-    r"restart|continue|restore|resume-from|from-checkpoint|ckpt|load": "resume",
-    r"(add-)?self-?loops?|no-self-loops": "self-loops",
-    r"(part|partition|map)-?(name|method|file|config)": "partition",
-    r"buffer(-size)?|halo|cache(-size)?": "halo-buffer",
-    r"quanti[sz](e|ation)|compress(ion)?|bits": "halo-dtype",
-    r"(sampling|boundary|bns)-?(rate|p)": "boundary-rate",
-    r"conf(ig-file)?|cfg|yaml|settings": "config",
-    r"timeout": "watchdog",
-    r"profile|mem(ory)?(-profile)?|profile-mem": "profile-memory",
-    r"score|eval-metric": "metric",
-    r"weights-(file|path)": "weights",
-    r"pred(ict|iction)?s?(-(file|path|out))?|save-predictions": "predictions",
-    r"overwrite": "force",
+_NAMES = {
+    _BATCHES: "batch-size batchsize batch-sizes mini-batch-size bs train-batch-size",
+    _SAMPLING: "fanout fanouts fan-out sampler sampling num-neighbors neighbors num-samples sample-size",
+    _DEVICE: "gpu gpus num-gpus device cuda use-cuda no-cuda accelerator",
+    _RANKS: "np n nproc nprocs num-procs num-nodes num-parts ranks num-ranks world-size nproc-per-node",
+    "attention-dropout": "attn-drop attn-dropout att-dropout",
+    "boundary-rate": "sampling-rate bns-rate",
+    "checkpoint-every": "save-every save-steps ckpt-every checkpoint-freq",
+    "clip-norm": "grad-clip gradient-clip clip clip-grad-norm max-grad-norm max-norm",
+    "config": "cfg conf yaml settings",
+    "dropout": "drop feat-drop p-drop",
+    "epochs": "iterations steps max-steps num-iters",
+    "eval-every": "eval-interval eval-steps eval-freq val-every",
+    "force": "overwrite",
+    "graph": "data dataset data-path data-dir graph-file",
+    "halo-dtype": "quantize quantization compress compression bits",
+    "heads": "num-heads n-heads nheads attention-heads",
+    "hidden": "width dim",
+    "layers": "depth num-hops k-hops",
+    "lr": "learning-rate step-size eta",
+    "lr-schedule": "scheduler lr-scheduler lr-decay",
+    "metric": "score",
+    "model": "arch architecture gnn conv net network",
+    "norm": "normalization normalize bn batchnorm layernorm",
+    "optimizer": "opt optim",
+    "patience": "early-stop early-stopping",
+    "precision": "amp fp16 bf16 half mixed-precision dtype fp64 float64 double",
+    "profile-memory": "profile memory-profile",
+    "residual": "skip skip-connections jk resnet",
+    "resume": "restart continue restore checkpoint ckpt load",
+    "run-dir": "o out output output-dir out-dir log-dir save-dir",
+    "threads": "workers num-workers cpus cores",
+    "watchdog": "timeout",
+    "weight-decay": "wd l2 decay regularization",
 }
+#: {name in another program, with dashes: an option, or a sentence}. Packages of `hpcgnn.extras` add theirs.
+MEANINGS = {name: meant for meant, names in _NAMES.items() for name in names.split()}
 
 
 def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
@@ -79,16 +69,11 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
         return None, f"it is of an earlier version; {removed.remedy}"
     if name in spelled:
         return spelled[name], None
-    for pattern, meant in MEANINGS.items():
-        if re.fullmatch(pattern, name):
-            if " " in meant:
-                return None, meant
-            if meant in spelled:
-                return spelled[meant], None
-    close = difflib.get_close_matches(name, spelled, 1, _ALIKE)
-    return (spelled[close[0]], None) if close else (None, None)
-
-
-def elsewhere(given: str, options: Container[str]) -> bool:
-    """Whether an option that a command does not have is one of training, which the command takes from the run."""
-    return given.split("=")[0].strip("-").replace("-", "_").lower() in options
+    meant = MEANINGS.get(name, "")
+    if " " in meant:
+        return None, meant
+    if meant in spelled:
+        return spelled[meant], None
+    # By spelling, or an option's name among words: num-layers, hidden-channels.
+    close = difflib.get_close_matches(name, spelled, 1, _ALIKE) or [word for word in name.split("-") if word in spelled]
+    return (spelled[close[-1]], None) if close else (None, None)

@@ -35,9 +35,9 @@ declare -A variant=(
     [stale]="--schedule stale"
     [historical]="--schedule historical"
     [batches]="--schedule batches"
-    [tma-super-nodes]="--schedule tma --average-steps 10 --assignment super-nodes"
+    [tma-super-nodes]="--schedule tma --average-steps 10 --partition super-nodes"
     [tma-metis]="--schedule tma --average-steps 10"
-    [tma-random-nodes]="--schedule tma --average-steps 10 --assignment random-nodes"
+    [tma-random-nodes]="--schedule tma --average-steps 10 --partition random-nodes"
 )
 names=(sar sar-bf16 sar-int8 lazy bns stale historical batches tma-super-nodes tma-metis tma-random-nodes)
 only=""

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,18 +30,9 @@ from hpcgnn.nn.spec import ModelSpec
 
 # The digest of a missing value: below all others, because the check compares the largest and the least digest.
 _LEAST = -(1 << 62)
+CODE = "hpcgnn's code"
 # May differ between ranks: threads on nodes of other sizes; the directory, which rank 0 alone uses.
 MAY_DIFFER = ("threads", "run_dir")
-
-
-class FactOfNode(NamedTuple):
-    """A fact that the first rank of a node contributes for all of it.
-
-    Attributes:
-        value: the fact; None on the others.
-    """
-
-    value: Any
 
 
 def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
@@ -50,15 +41,13 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
 
     Args:
         comm: the communicator.
-        facts: {name: value}, compared as JSON. A FactOfNode is compared among the first ranks of the nodes.
+        facts: {name: value}, compared as JSON. None of CODE: the first rank of the node tells it for this one.
     """
-    told = {name: fact for name, fact in facts.items() if not isinstance(fact, FactOfNode)}
-    digests: list[int | None] = [_digest(told)]
-    for name, fact in facts.items():
-        if isinstance(fact, FactOfNode):
-            digests.append(None if fact.value is None else _digest(fact.value))
-            told |= {} if fact.value is None else {name: fact.value}
-    ends = [end for digest in digests for end in ((_LEAST, _LEAST) if digest is None else (digest, -digest))]
+    told = {name: value for name, value in facts.items() if name != CODE or value is not None}
+    digest = _digest({name: value for name, value in told.items() if name != CODE})
+    ends = [digest, -digest]
+    if CODE in facts:
+        ends += [_LEAST, _LEAST] if facts[CODE] is None else [_digest(facts[CODE]), -_digest(facts[CODE])]
     extremes = comm.allreduce_(torch.tensor(ends), "control", "max")
     if torch.equal(extremes[0::2], -extremes[1::2]):
         return
@@ -67,7 +56,7 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
     for name in sorted({name for one in everyone for name in one}):
         ranks: dict[str, list[int]] = {}
         for rank, one in enumerate(everyone):
-            if name in one or not isinstance(facts.get(name), FactOfNode):
+            if name in one or name != CODE:
                 ranks.setdefault(one.get(name, "missing"), []).append(rank)
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
@@ -98,7 +87,7 @@ def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
     }
     first = comm.first_of_node
     library.load(check_sources=first)
-    code = {"the plugin": plugin_hash(config.model.plugin), "hpcgnn's code": FactOfNode(code_hash() if first else None)}
+    code = {"the plugin": plugin_hash(config.model.plugin), CODE: code_hash() if first else None}
     return options | code | versions()
 
 

@@ -1,7 +1,6 @@
 """How every command starts on a graph: compare ranks, open the file, choose the map, plan, probe, load the share."""
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,11 +23,9 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.run_plan import MANY_RANKS, RunPlan, plan, rows_in_place_pay
+from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import TASKS, task_traits
-
-log = logging.getLogger("hpcgnn")
 
 
 @dataclass(frozen=True)
@@ -154,27 +151,14 @@ def bring_up(
 
 def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
     """Whether it can pay that ranks of a node read each other's rows in place: there are several nodes, and several
-    ranks on one of them. Logs what else is in the way. Collective.
+    ranks on one of them. Collective.
     """
     memory = comm.node_memory()
     if memory is None:
         return False
     on_nodes, huge = zip(*comm.allgather_object((len(memory.ranks), huge_pages())), strict=True)
-    if max(on_nodes) in (1, comm.size):
-        return False
-    if not decided.may_read_in_place:
-        log.info("--intra-node auto: messages; --schedule, --task, --memory, --keep or edges that change need them")
-    elif not rows_in_place_pay(max(on_nodes), all(huge)):
-        log.info(
-            "--intra-node auto: messages; shared memory has no huge pages, and nodes have fewer than %d ranks: rows in "
-            "place pay on links below about 10 Gbit/s (--intra-node shared)",
-            MANY_RANKS,
-        )
-        return False
-    elif not _maps_memory(comm):
-        log.info("--intra-node auto: messages; the ranks of a node cannot map each other's memory")
-        return False
-    return decided.may_read_in_place
+    pays = 1 < max(on_nodes) < comm.size and rows_in_place_pay(max(on_nodes), all(huge))
+    return decided.may_read_in_place and pays and _maps_memory(comm)
 
 
 def _maps_memory(comm: Communicator) -> bool:

@@ -1,4 +1,4 @@
-"""Which map a run uses: one that the graph file has, one that is made for this run, or one of `--assignment`."""
+"""Which map a run uses: one that the graph file has, one that is made for this run, or a random one."""
 
 import numpy as np
 
@@ -7,9 +7,10 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import Csr
 from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
+from hpcgnn.options import DEALT
 from hpcgnn.placement.clusters import SKEWED, deal_clusters, economical_map, map_clusters, skew_of_parts
 
-MADE_MAPS = "whole", "auto", "super-nodes", "random-nodes"  # maps that are made for a run and have no name in the file
+MADE_MAPS = "whole", "auto", *DEALT  # maps that are made for a run and have no name in the file
 SPLIT_NODES, SPLIT_EDGES = 1 << 16, 1 << 20  # of the largest graph that a run splits into nodes
 DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default, in the order of preference
 
@@ -104,40 +105,40 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     """
     stored, wanted = file.partitionings(), config.data.partition
     fitting = [name for name, numbers in stored.items() if ranks in numbers]
-    # What `partition` makes by default; any other single fitting map will do as well.
-    usual = [name for name in DEFAULT_MAPS if name in fitting]
-    name = wanted or (usual or (fitting if len(fitting) == 1 else []) or DEFAULT_MAPS)[0]
-    _check_number(file, config, ranks)
-    if config.schedule.assignment != "metis" and ranks > 1:
-        return config.schedule.assignment, deal(file, config, ranks)
-    if ranks == 1 and not wanted:
+    dealt = wanted in DEALT and wanted not in fitting
+    _check_number(file, ranks, wanted if dealt or wanted == "" else "stored")
+    if ranks == 1 and (dealt or not wanted):
         return "whole", np.zeros(file.meta.num_clusters, np.int32)  # one rank owns everything and needs no map
-    misnamed = wanted and wanted not in stored
-    if name in fitting or misnamed or not config.data.auto_partition:
-        return name, file.cluster_map(name, ranks)[0]
-    return "auto", None
+    if dealt:
+        return wanted, deal(file, wanted, ranks, config.run.seed % 2**31)
+    # What `partition` makes by default; any other single fitting map will do as well.
+    usual = [name for name in DEFAULT_MAPS if name in fitting] or (fitting if len(fitting) == 1 else [])
+    if not wanted and not usual:
+        return "auto", None
+    name = wanted or usual[0]
+    return name, file.cluster_map(name, ranks)[0]
 
 
-def _check_number(file: GraphFile, config: Config, ranks: int) -> None:
-    """Raise ConfigError where ranks are more than the parts that a map can give them."""
-    meta, assignment = file.meta, config.schedule.assignment
+def _check_number(file: GraphFile, ranks: int, wanted: str) -> None:
+    """Raise ConfigError where ranks are more than the parts that a map can give them. wanted: one of DEALT, '' or
+    'stored'.
+    """
+    meta = file.meta
     # `import` makes no clusters. A small graph can be split into nodes at once, without `partition`.
     small = meta.num_clusters == 1 and meta.num_nodes <= SPLIT_NODES and meta.num_edges <= SPLIT_EDGES
-    by_nodes = assignment == "random-nodes" or (assignment == "metis" and config.data.auto_partition and small)
+    by_nodes = wanted == "random-nodes" or (wanted == "" and small)
     if by_nodes and ranks > meta.num_nodes:
         raise ConfigError(f"{ranks} ranks are more than the {meta.num_nodes} nodes of {file.path}; start fewer ranks")
     if not by_nodes and ranks > meta.num_clusters:
-        remedy = ", or add --auto-partition" if small and assignment == "metis" else ""
         raise ConfigError(
             f"{ranks} ranks are more than the {meta.num_clusters} clusters of {file.path}; start fewer "
-            f"ranks or partition the graph with --ranks {ranks}{remedy}"
+            f"ranks or partition the graph with --ranks {ranks}"
         )
 
 
-def deal(file: GraphFile, config: Config, ranks: int) -> np.ndarray:
-    """The map of `--assignment`: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
-    seed = config.run.seed % 2**31
-    if config.schedule.assignment == "super-nodes":
+def deal(file: GraphFile, how: str, ranks: int, seed: int) -> np.ndarray:
+    """A map of DEALT: int32 (K,) clusters to ranks, or (n,) nodes to ranks; the same wherever it is made."""
+    if how == "super-nodes":
         return deal_clusters(np.diff(file.read("clusters/offsets", dtype=np.int64)), ranks, seed)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(file.meta.num_nodes)
     return (order % ranks).astype(np.int32)

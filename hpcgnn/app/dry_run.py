@@ -14,6 +14,7 @@ from pathlib import Path
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.app.graph_checks import check_patience
+from hpcgnn.app.predict import Request
 from hpcgnn.app.remarks import remarks_on_graph
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
@@ -51,39 +52,21 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
         tell(f"hpcgnn: warning: {remark}", sys.stderr)
 
 
-def check_use(
-    config: Config,
-    rank_counts: Iterable[int],
-    option: str,
-    output: str = "",
-    force: bool = False,
-    labelled: bool = True,
-    inputs: Iterable[str] = (),
-) -> None:
-    """Raise an HpcgnnError if `hpcgnn evaluate` or `predict` could not run.
-
-    Args:
-        config: the configuration.
-        rank_counts: numbers of ranks to check.
-        option: the option with the output's name.
-        output: the output file, or ''.
-        force: whether the command may replace an existing file.
-        labelled: whether the graph must have classes.
-        inputs: input files other than the graph's and the run's.
+def check_use(config: Config, rank_counts: Iterable[int], request: Request | None = None) -> None:
+    """Raise an HpcgnnError if `hpcgnn evaluate`, or `predict` with a request, could not run on these numbers of
+    ranks.
     """
     find_checkpoint(config.run.run_dir)
-    if labelled:
+    if request is None or not request.other_graph:
         _check_graph(config, rank_counts, learns=False)
-    else:
+    else:  # which needs no labels
         with GraphFile(config.data.graph) as file:
             check_trainable(file, labelled=False)
             for ranks in rank_counts:
                 find_map(file, config, ranks)
-    if option == "--predictions":  # of `evaluate`, which writes there
-        _check_space(Path(config.run.run_dir))
-    if output:
-        check_outputs({option: output}, [*files_read(config), *inputs], force)
-        _check_space(Path(output).absolute().parent)
+    if request is not None:
+        check_outputs({"--output": request.output}, [*files_read(config), *request.inputs], request.force)
+    _check_space(Path(config.run.run_dir) if request is None else Path(request.output).absolute().parent)
 
 
 def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:

@@ -1,4 +1,4 @@
-"""`hpcgnn evaluate`: the metrics, and if asked the predictions, of a trained run, on any number of ranks."""
+"""`hpcgnn evaluate`: the metrics of a trained run, on any number of ranks."""
 
 import logging
 from collections.abc import Sequence
@@ -8,7 +8,6 @@ from typing import Any
 from tabulate import tabulate
 
 from hpcgnn.app.corrections import CORRECTIONS, Correction
-from hpcgnn.app.predict import write_results
 from hpcgnn.app.trained import load_trained
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -16,7 +15,6 @@ from hpcgnn.engine.rundir import start_logging
 from hpcgnn.engine.summary import rows_of_metrics, versions
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.read import named
 from hpcgnn.terminal import tell
@@ -24,41 +22,17 @@ from hpcgnn.terminal import tell
 log = logging.getLogger("hpcgnn")
 
 
-def evaluate(
-    config: Config,
-    session: Session,
-    weights: str = "best",
-    predictions: str = "",
-    force: bool = False,
-    corrections: Sequence[Correction] = (),
-) -> int:
-    """Evaluate the newest checkpoint of config.run.run_dir. Collective.
-
-    Writes `evaluation.json` into the run directory, and the predictions file if there is a name for it.
-
-    Args:
-        config: the configuration.
-        session: the session with its communicator.
-        weights: 'best' (of validation) or 'last'.
-        predictions: the predictions file, or ''.
-        force: whether to replace an existing predictions file.
-        corrections: corrections of the model's outputs.
-
-    Returns:
-        the exit code 0.
+def evaluate(config: Config, session: Session, weights: str = "best", corrections: Sequence[Correction] = ()) -> int:
+    """Evaluate the newest checkpoint of config.run.run_dir, and write `evaluation.json` into this directory.
+    Collective. weights: 'best' (of validation) or 'last'. Returns the exit code 0.
     """
     comm = session.comm
     start_logging(comm.rank)
-    with comm.together("looking where predictions go", on_one=True):
-        if predictions:
-            check_results("--predictions", predictions, comm, files_read(config), force)
     trained = load_trained(config, session, weights, corrections=corrections)
     logits, seconds = trained.logits()
     evaluator = trained.trainer.evaluator
     with comm.ledger.booked_as("evaluation"):
         metrics = evaluator.report(logits, trained.meta.type_names.get("classes", ()))
-    if predictions:
-        write_results(predictions, trained, {trained.task.rows: trained.chosen(logits)}, comm)
     sent = comm.allgather_object(sum(entry["bytes_sent"] for entry in comm.ledger.total().values()))
     resident = comm.allgather_object(resident_bytes())
     record = {
@@ -67,7 +41,7 @@ def evaluate(
         **{"ranks": comm.size, "threads_per_rank": session.threads, "seconds": seconds},
         **{"bytes_sent": sum(sent), "resident_bytes": {"max": max(resident), "sum": sum(resident)}},
         **{"partition": trained.map_name, "graph": str(config.data.graph), "graph_uuid": trained.meta.uuid},
-        **{"predictions": predictions or None, "epochs_done": trained.epochs_done, "versions": versions()},
+        **{"epochs_done": trained.epochs_done, "versions": versions()},
         **dict.fromkeys(CORRECTIONS),
         **{each.name: each.record() for each in corrections},
     }
@@ -78,8 +52,7 @@ def evaluate(
             write_atomically(
                 written, to_json(record, indent=1), "the metrics are printed above; for the file copy the run elsewhere"
             )
-            also = f"; predictions in {record['predictions']}" if record["predictions"] else ""
-            tell(f"results in {written}{also}")
+            tell(f"results in {written}")
     return 0
 
 

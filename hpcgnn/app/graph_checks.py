@@ -13,7 +13,6 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.relations import odd_relations
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -27,30 +26,24 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
     divides = MODELS[spec.model].divisor(spec) if spec.weighted else ""
-    if not divides:
+    if divides not in ("sym", "mean"):
         return
-    if divides == "relation":
-        counts = odd_relations(local, spec.edge_types + spec.loop_relation)
-    else:
-        directions = [local.inward]
-        if divides == "sym" and local.outward is not local.inward:
-            directions.append(local.outward)
-        odd = [_odd(adjacency) for adjacency in directions]
-        counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
+    directions = [local.inward]
+    if divides == "sym" and local.outward is not local.inward:
+        directions.append(local.outward)
+    odd = [_odd(adjacency) for adjacency in directions]
+    counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
     below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
-    what = "pairs of a node and a relation" if divides == "relation" else "nodes"
     if divides == "sym" and below:
         raise GraphError.on_all(
             f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
     if comm.rank == 0 and (below or zero):
-        nothing = "aggregate" if divides == "sym" else "mean"
         log.warning(
-            "edge weights sum to 0 at %s %s, whose %s is 0, and to less than 0 at %s, where Σwx/Σw is no average",
+            "edge weights sum to 0 at %s nodes, whose %s is 0, and to less than 0 at %s, where Σwx/Σw is no average",
             f"{zero:,}",
-            what,
-            nothing,
+            "aggregate" if divides == "sym" else "mean",
             f"{below:,}",
         )
 

@@ -5,7 +5,6 @@ with the ids of the user's tables. No rank holds the rows of all nodes (graphfil
 """
 
 import contextlib
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,20 +22,20 @@ from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graphfile.hdf5 import text_type
 from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
-from hpcgnn.graphfile.original_order import OriginalOrder, share_of
+from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, longest_id, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.outputs.arrays import write_arrays
-from hpcgnn.outputs.files import KINDS, Contents, check_results, files_read, written_csv, written_parquet
+from hpcgnn.outputs.files import WRITERS, Contents, check_results, files_read
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
-log = logging.getLogger("hpcgnn")
+_NODE = np.dtype(np.int64)
 _HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 
 
@@ -62,12 +61,6 @@ class Request:
     other_graph: bool = False
     corrections: Sequence[Correction] = ()
     table: Table | None = None
-
-    @property
-    def kinds(self) -> list[str]:
-        """The names of the rows that are asked for by options."""
-        asked = {"probability": self.probabilities, "logit": self.logits, "embedding": self.layer > 0}
-        return [name for name, wanted in asked.items() if wanted]
 
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
@@ -118,9 +111,9 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
             count = request.table.write(request.output, trained, logits, nodes)
     else:
         rows = _rows_of_nodes(trained, logits, hidden, request)
-        wanted = _wanted_here(nodes, trained.meta.num_nodes, comm) if request.nodes else None
-        also = {"layer": request.layer} if request.layer else {}
-        count = write_results(request.output, trained, rows, comm, wanted, also)
+        origin = trained.origin() | ({"layer": request.layer} if request.layer else {})
+        source = Source(trained.config.data.graph, trained.meta, trained.task, origin)
+        count = write_rows(request.output, rows, trained.trainer.local, source, comm, nodes)
     if comm.rank == 0:
         shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
         shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))] if rows else [("pairs", f"{count:,}")]
@@ -135,20 +128,15 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
     with GraphFile(graph) as file:
         if request.table is not None:
             request.table.read(file)
-        if not request.nodes:
-            return None
-        words = read_list(request.nodes)
-        nodes = find_nodes(file, words, f"--nodes {request.nodes}")
-        _look_at_order(file, nodes, words, request)
-        return nodes
+        return find_nodes(file, read_list(request.nodes), f"--nodes {request.nodes}") if request.nodes else None
 
 
 def _rows_of_nodes(
     trained: Trained, logits: torch.Tensor, hidden: list[torch.Tensor], request: Request
 ) -> dict[str, torch.Tensor]:
     """{name: (n_p, width)} of own nodes: the requested rows."""
-    rows, alone = {}, KINDS[Path(request.output).suffix.lower()] == "npy" and request.kinds
-    if not alone and trained.task.rows not in request.kinds:
+    rows = {}
+    if trained.task.rows != "embedding" or not request.layer:
         rows[trained.task.rows] = trained.chosen(logits)
     if request.probabilities:
         exact = logits.float() if logits.dtype != torch.float64 else logits
@@ -174,77 +162,10 @@ def read_list(path: str | Path) -> list[str]:
     return words
 
 
-def _look_at_order(file: GraphFile, nodes: np.ndarray, words: list[str], request: Request) -> None:
-    """Warn if the rows have another order than the list of nodes, or fewer entries because of duplicates.
-
-    Args:
-        file: the graph file.
-        nodes: int64, ascending, the nodes with these ids.
-        words: the listed ids.
-        request: the request.
-
-    Raises:
-        ConfigError: the output file would not identify its rows.
-    """
-    ids = read_ids(file, nodes) if kind_of_ids(file) else nodes
-    if ids.tolist() == (words if ids.dtype == object else [int(word) for word in words]):
-        return
-    if KINDS[Path(request.output).suffix.lower()] == "npy":
-        raise ConfigError(
-            f"--nodes {request.nodes}: its nodes are not in the order of the graph, or one is there twice, and an .npy "
-            "file cannot say whose its rows are; expected a list in the original order, or a name of --output that "
-            "ends with .h5, .csv or .parquet, where each row has its node"
-        )
-    log.warning("--nodes %s: rows are in the original order, each node once; `node` says whose", request.nodes)
-
-
-def _wanted_here(nodes: np.ndarray | None, num_nodes: int, comm: Communicator) -> torch.Tensor:
-    """Return the wanted nodes, known to rank 0, in this rank's slab (see OriginalOrder). Collective."""
-    counts = torch.zeros(comm.size, dtype=torch.int64)
-    parts = []
-    if nodes is not None:
-        starts = [share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)]
-        cuts = np.searchsorted(nodes, starts)
-        parts = [torch.from_numpy(part) for part in np.split(nodes, cuts[1:])]
-        counts = torch.tensor([len(part) for part in parts])
-    mine = torch.empty(int(comm.alltoall(counts, "evaluation")[0]), dtype=torch.int64)
-    if comm.rank == 0:
-        sent = [(rank, part.contiguous()) for rank, part in enumerate(parts) if rank and len(part)]
-        comm.exchange(sent, [], "evaluation").finish()
-        return parts[0]
-    comm.exchange([], [(0, mine)] if len(mine) else [], "evaluation").finish()
-    return mine
-
-
 def _vectors(widths: Mapping[str, int], task: str) -> list[str]:
     """Which rows are one number for each node because the labels are: a class, or one target and its scaled form."""
     names = {CLASSIFICATION: ["prediction"], REGRESSION: ["prediction", "logit"]}.get(task, [])
     return [name for name in names if widths.get(name) == 1]
-
-
-def write_results(
-    path: str | Path,
-    trained: Trained,
-    rows: Mapping[str, torch.Tensor],
-    comm: Communicator,
-    wanted: torch.Tensor | None = None,
-    also: Mapping[str, int] = {},
-) -> int:
-    """Write rows of owned nodes in the original node order. Collective.
-
-    Args:
-        path: the file; its suffix gives the format.
-        trained: the model, for the record of the results' origin.
-        rows: {name: (n_p, width)}, the task's own first if present.
-        comm: the communicator.
-        wanted: see OriginalOrder.
-        also: further numbers for the record.
-
-    Returns:
-        the number of rows.
-    """
-    source = Source(trained.config.data.graph, trained.meta, trained.task, trained.origin() | dict(also))
-    return write_rows(path, rows, trained.trainer.local, source, comm, wanted)
 
 
 @dataclass(frozen=True)
@@ -270,7 +191,7 @@ def write_rows(
     local: LocalGraph,
     source: Source,
     comm: Communicator,
-    wanted: torch.Tensor | None = None,
+    wanted: np.ndarray | None = None,
 ) -> int:
     """Write rows of owned nodes, which need not come from a run. Collective.
 
@@ -280,44 +201,47 @@ def write_rows(
         local: the rank's share of the graph.
         source: the origin of the rows.
         comm: the communicator.
-        wanted: see OriginalOrder.
+        wanted: int64, ascending, the nodes whose rows are written, on rank 0; None for all.
 
     Returns:
-        the number of rows.
+        the number of rows, on rank 0.
     """
-    meta, task = source.meta, source.task
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
-    order = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted)
-    with comm.together("opening the graph for its ids"):
-        file = GraphFile(source.graph, meta)
+    order, count = OriginalOrder(rows, local.original_id, local.num_nodes, comm), 0
+    with comm.together("opening the graph for its ids", on_one=True):
+        file = GraphFile(source.graph, source.meta) if comm.rank == 0 else None
+    if file is None:
+        order.hand_over()
+    else:
+        with file:
+            count = _write(path, order, file, source, wanted)
+    comm.barrier()
+    return count
+
+
+def _write(path: str | Path, order: OriginalOrder, file: GraphFile, source: Source, wanted: np.ndarray | None) -> int:
+    """Write the rows on rank 0; return their number."""
+    meta, task, kind = source.meta, source.task, kind_of_ids(file)
     names = meta.type_names.get("classes", ())
     column_names = names if task.traits.labels and task.name != CLASSIFICATION else ()
-    origin = dict(source.origin) | ({"column_names": to_json(column_names)} if column_names else {})
-    with file:
-        kind = kind_of_ids(file)
-        contents = Contents(
-            num_rows=order.num_rows,
-            widths=order.widths,
-            dtypes=order.dtypes,
-            predicted=task.columns(order.widths.get(task.rows, 0), column_names),
-            some=wanted is not None,
-            ids=kind,
-            id_dtype=file.dtype(ID_NUMBERS) if kind == "numbers" else np.dtype(np.int64),
-            longest=longest_id(file) if kind == "words" and comm.rank == 0 else 0,
-            class_names=names if task.name == CLASSIFICATION else (),
-            origin=origin,
-            vectors=_vectors(order.widths, task.name),
-            column_names=column_names,
-        )
-        kind_of_file = KINDS[Path(path).suffix.lower()]
-        if kind_of_file in ("hdf5", "npy"):
-            write_arrays(path, contents, order, file, comm)
-        elif comm.rank != 0:
-            order.hand_over()
-        else:
-            write = written_csv if kind_of_file == "csv" else written_parquet
-            with write(path, contents) as put:
-                for nodes, slab in order.slabs():
-                    put(nodes, read_ids(file, nodes) if kind else None, slab)
-    comm.barrier()
-    return order.num_rows
+    contents = Contents(
+        num_rows=meta.num_nodes if wanted is None else len(wanted),
+        widths=order.widths,
+        dtypes=order.dtypes,
+        predicted=task.columns(order.widths.get(task.rows, 0), column_names),
+        some=wanted is not None,
+        ids=kind != "",
+        id_dtype=text_type(longest_id(file)) if kind == "words" else file.dtype(ID_NUMBERS) if kind else _NODE,
+        class_names=names if task.name == CLASSIFICATION else (),
+        origin=dict(source.origin) | ({"column_names": to_json(column_names)} if column_names else {}),
+        vectors=_vectors(order.widths, task.name),
+        column_names=column_names,
+    )
+    with WRITERS[Path(path).suffix.lower()](path, contents) as put:
+        for nodes, slab in order.slabs():
+            if wanted is not None:
+                some = np.isin(nodes, wanted)
+                nodes, slab = nodes[some], {name: rows[some] for name, rows in slab.items()}
+            if len(nodes):
+                put(nodes, read_ids(file, nodes) if kind else None, slab)
+    return contents.num_rows

@@ -4,6 +4,7 @@ options without effect."""
 import logging
 import socket
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ from hpcgnn.comm.launcher import job_end_time
 from hpcgnn.config import Config
 from hpcgnn.cores import Binding, domains_of
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import every, in_turn
+from hpcgnn.listing import every
 from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan
@@ -41,32 +42,31 @@ def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -
         log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
 
 
-def log_start(ready: BringUp) -> None:
-    """Log the graph, the places of the ranks, and what the machine or the model makes of the options. Collective."""
-    file, spec, comm = ready.graph.file, ready.plan.spec, ready.session.comm
+def log_graph(path: str | Path, meta: GraphMeta, outputs: str, map_name: str, ranks: int) -> None:
+    """Log the graph and its map. outputs: the number of the model's outputs, and their noun."""
     log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
-        file.path,
-        f"{file.meta.num_nodes:,}",
-        f"{file.meta.num_edges:,}",
-        file.meta.num_features,
-        spec.classes,
-        TASKS[ready.plan.config.task.task].outputs,
-        ready.graph.map_name,
-        comm.size,
-        ready.session.threads,
+        "graph %s: %s nodes, %s edges, %d features, %s; map %r for %d ranks, %d threads each",
+        path,
+        f"{meta.num_nodes:,}",
+        f"{meta.num_edges:,}",
+        meta.num_features,
+        outputs,
+        map_name,
+        ranks,
+        torch.get_num_threads(),
     )
+
+
+def log_start(ready: BringUp) -> None:
+    """Log the graph and the places of the ranks. Collective."""
+    file, comm = ready.graph.file, ready.session.comm
+    outputs = f"{ready.plan.spec.classes} {TASKS[ready.plan.config.task.task].outputs}"
+    log_graph(file.path, file.meta, outputs, ready.graph.map_name, comm.size)
     places, warnings = describe_affinity(comm, ready.session.threads)
     for place in places:
         log.info("%s", place)
     for warning in warnings:
         log.warning("%s", warning)
-    if spec.loop_relation:
-        log.info(
-            "added self loops are relation %d of %s, besides the weights that it has for a node itself",
-            spec.edge_types,
-            spec.model,
-        )
 
 
 def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
@@ -92,11 +92,10 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
             f"{counts.of_nodes:,}",
         )
     log.info(
-        "%s: %s parameters; halo %s rows%s in %d rounds; run directory %s",
+        "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
         trainer.plan.spec.model,
         f"{sum(p.numel() for p in model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
-        _travelling(local, comm),
         len(local.inward.plan.rounds),
         trainer.plan.config.run.run_dir,
     )
@@ -104,9 +103,6 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
         edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
         seen = trainer.views.subgraph.num_nodes, local.num_nodes, edges
         log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, seen))
-    if computed := trainer.views.rows_computed(len(model.convs)):
-        rows = comm.total(torch.tensor(computed), "plan").tolist()
-        log.info("pruned: of %s rows the layers compute %s in training", f"{local.num_nodes:,}", in_turn(rows))
 
 
 def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
@@ -119,17 +115,6 @@ def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
     if not inputs.file and meta.num_features:
         lines.append(f"the {meta.num_features} features of the graph are ignored by --features {config.task.features}")
     return lines + TASKS[config.task.task].remarks(config, file)
-
-
-def _travelling(local: LocalGraph, comm: Communicator) -> str:
-    """Describe the messages in place of the halo's rows, for the log. Collective."""
-    plan, between = local.inward.plan, local.inward.plan.near is not None
-    if plan.sending.sums is None and not between:
-        return ""
-    # All ranks of a node have the plan of the node.
-    rows = int(comm.total(torch.tensor([plan.num_halo * (plan.peers.place == 0)]), "plan"))
-    what = "rows" if plan.sending.sums is None else "rows and sums"
-    return f", {rows:,} as {what}{f' between {plan.size} nodes' if between else ''},"
 
 
 def describe_affinity(comm: Communicator, threads: int) -> tuple[list[str], list[str]]:

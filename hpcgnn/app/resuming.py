@@ -25,6 +25,7 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import DEALT
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.plan.choices import registry_choices
 
@@ -32,9 +33,9 @@ log = logging.getLogger("hpcgnn")
 # Of a plugin the checkpoint knows the code, wherever it lies.
 _NOT_COMPARED = ("run_dir", "resume", "plugin")
 # Options that belong to the machine of the training, not to the model, and one that the graph file sets again.
-_NOT_KEPT = ("threads", "partition", "assignment", "comm", "intra_node", "loss")
+_NOT_KEPT = ("threads", "partition", "comm", "intra_node", "loss")
 # Removed options of the machine: a run of before that had one goes on, and is used, without it.
-_GONE = ("spare_core", "log_every")
+_GONE = ("spare_core", "log_every", "auto_partition")
 # Removed options of training: a run of before that had one is used as any other, and does not go on.
 _GONE_FROM_TRAINING = tuple(name for name, removed in REMOVED.items() if removed.trained)
 
@@ -78,7 +79,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     if not path.is_file():
         raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
     saved = read_toml(path, _GONE_FROM_TRAINING)
-    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and not _is_gone(key, value)}
+    gone = {key for key, value in saved.items() if str(value) in REMOVED_VALUES.get(key, {})}  # used in training alone
+    options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and key not in gone}
     if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
         options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
     options["plugin"] = plugin_of_run(run_dir)
@@ -108,12 +110,9 @@ def load_plugin_of_run(run_dir: str | Path, choices: Choices, trusted: bool) -> 
     return registry_choices()
 
 
-def _is_gone(key: str, value: Any) -> bool:
-    """Whether a value is removed. The removed formats of rows were used in training alone."""
-    return str(value) in REMOVED_VALUES.get(key, {})
-
-
 def _has_map(options: Mapping[str, Any], rank_counts: Sequence[int]) -> bool:
+    if options.get("partition") in DEALT:
+        return True
     try:
         with GraphFile(options["graph"]) as file:
             numbers = file.partitionings().get(options.get("partition", ""), ())

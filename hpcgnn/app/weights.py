@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tabulate import tabulate
 
 from hpcgnn.app.resuming import run_identity
 from hpcgnn.app.trained import find_checkpoint
@@ -105,8 +104,6 @@ OPTIONS_OF_MODEL = {
     *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
     *("self_loops", "precision", "target_scale", "features"),
 }
-# Under one of these names programs keep a state dict among other things.
-_INSIDE = ("state_dict", "model_state_dict", "model")
 #: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
@@ -149,7 +146,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     }
     with replacing(output) as temporary:
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
-    _show(spec, state, output, f"{weights}, of epoch {epoch}")
+    tell(f"{spec.model}, {len(state)} tensors, weights {weights}, of epoch {epoch}, in {output}")
     if spec.learned:
         path = learned_path(config.run.run_dir, checkpoint.epoch)
         tell(f"learned features of the nodes are not in it, but in {path}")
@@ -178,12 +175,6 @@ def safetensors(inner: str = "safetensors.torch") -> Any:
             "reading and writing .safetensors needs the package safetensors, which is not installed: pip install "
             "'hpcgnn[export]'"
         ) from error
-
-
-def _show(spec: ModelSpec, state: dict[str, Any], output: str, weights: str) -> None:
-    rows = [(name, " × ".join(map(str, each.shape)) or "1") for name, each in state.items()]
-    tell(tabulate(rows, ("tensor", "shape"), tablefmt="rounded_outline", disable_numparse=True))
-    tell(f"{spec.model}, weights {weights}, in {output}")
 
 
 def options_of_file(path: str) -> dict[str, Any]:
@@ -301,10 +292,6 @@ def read_state(path: str) -> Tensors:
         if suffix == SUFFIX:
             return safetensors().load_file(path)
         found = torch.load(path, map_location="cpu", weights_only=True)
-    if isinstance(found, dict):
-        found = next((found[name] for name in _INSIDE if isinstance(found.get(name), dict)), found)
     if not isinstance(found, dict) or not all(isinstance(each, torch.Tensor) for each in found.values()):
         raise FormatError(f"{path}: expected a state dict, {{name: tensor}}; torch.save(model.state_dict(), FILE)")
-    if found and all(name.startswith("module.") for name in found):  # of torch's DataParallel
-        found = {name.removeprefix("module."): each for name, each in found.items()}
     return dict(found)

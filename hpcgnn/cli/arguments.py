@@ -10,7 +10,7 @@ from hpcgnn.declaring import flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
-from hpcgnn.suggestions import elsewhere, suggest
+from hpcgnn.suggestions import suggest
 from hpcgnn.terminal import tell
 
 
@@ -29,14 +29,8 @@ def whole(text: str) -> int:
     """Parse a whole number. Raises ArgumentTypeError."""
     try:
         return int(text)
-    except ValueError:
-        pass
-    try:
-        meant = int(float(text))
-        hint = f"; write {meant}" if meant == float(text) else ""
-    except (ValueError, OverflowError):
-        hint = ""
-    raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}{hint}")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}") from error
 
 
 def real(text: str) -> float:
@@ -69,9 +63,9 @@ def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
         return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
     given = word.split("=")[0]
     nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
-    if command in ("evaluate", "predict") and not nearest and not remark and elsewhere(given, SECTION_OF):
-        what = "an evaluation" if command == "evaluate" else "a prediction"
-        remark = f"{what} takes all else from the run's config.toml"
+    of_run = command in ("evaluate", "predict") and given.strip("-").replace("-", "_") in SECTION_OF
+    if of_run and not nearest and not remark:
+        remark = f"{command} takes all else from the run's config.toml"
     if remark:
         return f"unknown option {given}: {remark}; see `hpcgnn {command} --help`"
     expected = f"expected --{nearest} perhaps; " if nearest else ""

@@ -17,11 +17,10 @@ COMMANDS: Registry[Callable[[Commands, Choices], None]] = Registry("command")
 
 def on_ranks(main: Callable[["Session"], int], config: Config) -> int:
     """Call main(session) with the threads, the watchdog and the transport of a configuration; returns the exit code.
-    An error of memory has advice for the configuration. Collective.
+    An error of memory has advice. Collective.
     """
     from hpcgnn.app.shortage import advising
     from hpcgnn.comm.run import run
 
-    return run(
-        advising(main, config), config.run.threads or None, watchdog=config.run.watchdog, transport=config.run.comm
-    )
+    options = config.run
+    return run(advising(main), options.threads or None, watchdog=options.watchdog, transport=options.comm)

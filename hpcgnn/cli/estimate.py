@@ -16,14 +16,10 @@ the bytes and messages of an epoch. It takes one process, and no MPI.
     hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --ranks-per-node 2 --memory 240G --model gat --json out.json
     hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
 
-The halo rows of the map of training are counted from the graph file: bytes and messages are exact. Memory comes from
-the real program. It runs an epoch on two small copies of a rank, and memory grows in a straight line with their size.
-So every model, schedule and option has its estimate. Of a graph that is not there yet, generate one of its numbers:
-python -m partition_tools generate --help.
+Bytes and messages are counted from the graph file. Memory comes from an epoch of the real program on two small copies
+of a rank. Of a graph that is not there yet, generate one of its numbers: python -m partition_tools generate --help.
 
---like RUN adds seconds. The work of an epoch of RUN is scaled by edges, rows and weights of the busiest rank. Its waits
-are scaled by the bytes sent, its reduction by the bytes of parameters. The least and the most are shown, for a run does
-not show hidden messages."""
+--like RUN adds the least and the most seconds: the parts of an epoch of RUN, scaled by these counts."""
 
 
 def add_estimates(commands: Any, choices: Choices) -> None:

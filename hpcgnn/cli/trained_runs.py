@@ -11,7 +11,7 @@ from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, Config, make_config
 
 #: Options of the configuration that the use of a run may choose anew; all others are the run's.
-OPTIONS = ["graph", "plugin", "partition", "auto_partition", "halo_buffer", "threads", "metric", "watchdog"]
+OPTIONS = ["graph", "plugin", "partition", "halo_buffer", "threads", "metric", "watchdog"]
 OPTIONS += RANK_OPTIONS
 
 PREDICT = """\
@@ -21,10 +21,9 @@ features:
 
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
     mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
-    hpcgnn predict runs/first --embeddings 1 -o hidden.npy
+    hpcgnn predict runs/first --embeddings 1 -o hidden.h5
 
-Rows are in the original order of the nodes. Each has the node's number and, where the tables that the graph was
-imported from had ids of their own, the node's id. No rank holds the rows of all nodes."""
+Rows are in the original order of the nodes, with their numbers and the ids of the imported tables."""
 
 
 def add_evaluate(commands: Commands, choices: Choices) -> None:
@@ -32,19 +31,11 @@ def add_evaluate(commands: Commands, choices: Choices) -> None:
     evaluate = commands.add_parser(
         "evaluate",
         allow_abbrev=False,
-        help="metrics and predictions of a trained run",
+        help="metrics of a trained run",
         description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
-        "evaluation.json into "
-        "RUN_DIR.",
+        "evaluation.json into RUN_DIR.",
     )
     add_run(evaluate)
-    evaluate.add_argument(
-        "--predictions",
-        metavar="FILE",
-        default="",
-        help="also write each node's class or numbers, as `hpcgnn predict RUN_DIR -o FILE` does, which can write more",
-    )
-    evaluate.add_argument("--force", action="store_true", help="replace the file of --predictions if it exists")
     add_options(evaluate, CORRECTIONS)
     _add_own_options(evaluate, choices)
     evaluate.set_defaults(process=process_evaluate)
@@ -65,7 +56,7 @@ def add_predict(commands: Commands, choices: Choices) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="the file to write: .h5 (arrays), .csv or .parquet (a table), .npy (one array)",
+        help="the file to write: .h5 (arrays), .csv or .parquet (a table)",
     )
     predict.add_argument(
         "--probabilities",
@@ -120,20 +111,15 @@ def config_of_run(arguments: argparse.Namespace, choices: Choices) -> Config:
 def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Evaluate a run."""
     from hpcgnn.app.evaluate import evaluate
-    from hpcgnn.outputs.files import check_name
 
-    if arguments.predictions:
-        check_name("--predictions", arguments.predictions)
-    config, predictions = config_of_run(arguments, choices), (arguments.predictions, arguments.force)
-    corrections = asked(arguments, CORRECTIONS)
+    config, corrections = config_of_run(arguments, choices), asked(arguments, CORRECTIONS)
     for correction in corrections:
         correction.check(config.task.task)
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 
-        about = ("--predictions", *predictions)
-        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
-    return on_ranks(lambda session: evaluate(config, session, arguments.weights, *predictions, corrections), config)
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run))
+    return on_ranks(lambda session: evaluate(config, session, arguments.weights, corrections), config)
 
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
@@ -152,12 +138,11 @@ def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
         asked(arguments, CORRECTIONS),
         next(iter(asked(arguments, TABLES)), None),
     )
-    check_name("--output", request.output, len(request.kinds))
+    check_name("--output", request.output)
     config = config_of_run(arguments, choices)
     request.check(config)
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_use
 
-        about = ("--output", request.output, request.force, not request.other_graph, request.inputs)
-        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, *about))
+        return dry_run(arguments.dry_run, lambda: check_use(config, arguments.dry_run, request))
     return on_ranks(lambda session: predict(config, session, arguments.weights, request), config)

@@ -26,9 +26,8 @@ take the run: exact evaluation and predictions on the whole graph, or more train
     mpiexec -n 4 hpcgnn predict runs/from-pyg -o predictions.csv
     mpiexec -n 4 hpcgnn train --resume --run-dir runs/from-pyg
 
-FILE is a state dict: safetensors, or a .pt file of tensors alone. Its names and shapes are hpcgnn's or PyG's, as
-`hpcgnn export` writes them. The options of the model must be the same as in its training; a file of `hpcgnn export` has
-them. One process, without MPI."""
+FILE is a state dict: safetensors, or a .pt file of tensors alone, with hpcgnn's or PyG's names. The options of the
+model must be the same as in its training; a file of `hpcgnn export` has them. One process, without MPI."""
 
 
 def add_export(commands: Commands, choices: Choices) -> None:

@@ -17,7 +17,7 @@ from hpcgnn.estimate.like import Counts, read_measured
 from hpcgnn.estimate.results import Place, as_values, size_in_words, table
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import in_turn
+from hpcgnn.listing import ranges
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
@@ -33,7 +33,6 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
     place, rows = place_of(arguments.ranks_per_node), []
     measured = None if like is None else read_measured(like)
-    config = config.replace(auto_partition=True)  # a job is estimated before its map is stored
     with GraphFile(config.data.graph) as file:
         source = CountedGraph(file, place.ranks_per_node)
         for ranks in tqdm(arguments.ranks, unit="estimate", leave=False, disable=not sys.stderr.isatty()):
@@ -44,7 +43,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
         made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
     lines = [table(rows), *(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config)]
     if made:
-        lines.append(f"no map is stored for {in_turn(made)} ranks: counted with the one that --auto-partition makes")
+        lines.append(f"no map is stored for {ranges(made)} ranks: counted with the one that a run makes")
     if not all(row["bytes_counted"] for row in rows):
         lines.append("bytes are not counted from the graph, but taken from a small copy")
     if measured is not None:

@@ -286,7 +286,7 @@ class CountedGraph:
 
     def _count(self, decided: RunPlan, ranks: int, between: Nodes | None) -> tuple[ShareCounter, Shares]:
         config, halo = decided.config, decided.halo
-        key = config.data, config.schedule.assignment, config.run.seed, config.task, ranks, halo, between
+        key = config.data, config.run.seed, config.task, ranks, halo, between
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = ShareCounter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)

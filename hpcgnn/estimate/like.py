@@ -31,7 +31,7 @@ from hpcgnn.report.read import Unusable, read_records, read_summary
 #: Traffic that a rank waits for within an epoch.
 ROWS = "input", "halo_forward", "halo_backward"
 # Options of a run's machine and map, which its use elsewhere leaves out.
-_OF_MACHINE = "threads", "partition", "assignment", "intra_node"
+_OF_MACHINE = "threads", "partition", "intra_node"
 Parts = dict[str, float]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.app.shortage import advice
+from hpcgnn.app.shortage import ADVICE
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, HpcgnnError
@@ -186,5 +186,5 @@ def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> It
     if refused:
         raise ConfigError(
             f"the job has {size_in_words(memory or 0)} on a node, which is too little for this number of ranks: "
-            f"{', '.join(refused)}; ask for more (--mem) or for more nodes; {advice(config)}"
+            f"{', '.join(refused)}; ask for more (--mem) or for more nodes; {ADVICE}"
         )

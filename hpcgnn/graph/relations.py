@@ -36,18 +36,6 @@ def relation_weights(
     return inward.to(dtype), outward.to(dtype)
 
 
-def odd_relations(local: LocalGraph, num_types: int) -> torch.Tensor:
-    """int64 (2,): of how many pairs of an own node and a type of its in-edges the weights sum to less than 0, and to 0.
-    Local.
-    """
-    counts = torch.zeros(2, dtype=torch.int64)
-    for rows, _, total in _sums(local, _weights(local.inward), num_types):
-        here = torch.zeros(local.num_owned, dtype=torch.bool)
-        here[rows] = True
-        counts += torch.stack([(total < 0).sum(), (here & (total == 0)).sum()])
-    return counts
-
-
 def _sums(
     local: LocalGraph, weight: torch.Tensor, num_types: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -228,17 +228,3 @@ def text_type(longest: int) -> np.dtype:
 def as_texts(words: Sequence[str], dtype: np.dtype) -> np.ndarray:
     """Words as a column of `text_type`."""
     return np.array([word.encode() for word in words], dtype)
-
-
-def reserve(file: Any, name: str, shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Make a dataset of an open h5py.File whose elements lie one after another, as in numpy, and are written later,
-    past HDF5: several processes may write their rows of one byte array at once. Returns the place in the file of the
-    first byte.
-    """
-    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    plan.set_obj_track_times(False)
-    plan.set_layout(h5py.h5d.CONTIGUOUS)
-    plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-    plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-    kind, space = h5py.h5t.py_create(dtype, logical=True), h5py.h5s.create_simple(shape)
-    return h5py.h5d.create(file.id, name.encode(), kind, space, plan).get_offset() or 0  # None of an empty one

@@ -1,8 +1,8 @@
 """Rows of all ranks in the order of the original node ids, slab by slab, without any rank holding them all.
 
 A partition scatters the original order over the ranks. Each rank therefore becomes the keeper of one contiguous range
-of original ids and gets the rows of that range from their owners. Then it writes them to their place itself, or hands
-them slab by slab to rank 0, where one rank alone can write.
+of original ids and gets the rows of that range from their owners. Then it hands them slab by slab to rank 0, which
+writes them.
 """
 
 import contextlib
@@ -81,94 +81,54 @@ class _Keepers:
 
 
 class OriginalOrder:
-    """Rows of all ranks, for all nodes or some, in one pass through the original order. Made collectively.
+    """Rows of all ranks, for all nodes, in one pass through the original order. Made collectively.
 
-    Memory beyond the arguments is twice this rank's share of one matrix, and its slab of all. Then every rank goes
-    through its `own_slabs()`; or rank 0 through `slabs()` while the others `hand_over()`.
+    Memory beyond the arguments is twice this rank's share of one matrix, and its slab of all. Then rank 0 goes through
+    `slabs()` while the others `hand_over()`.
 
     Args:
         rows: {name: (n_p, width)} of owned nodes, with the same names, widths and dtypes on all ranks.
         original_id: int64 (n_p,).
-        wanted: int64, ascending, the wanted nodes in this rank's slab (`share_of`); None for all.
 
     Attributes:
-        num_rows: number of rows of all ranks.
+        kept: {name: the rows that this rank keeps}, those of `share_of`.
         widths, dtypes: {name: width or dtype of its rows}.
     """
 
     def __init__(
-        self,
-        rows: Mapping[str, torch.Tensor],
-        original_id: torch.Tensor,
-        num_nodes: int,
-        comm: Communicator,
-        wanted: torch.Tensor | None = None,
+        self, rows: Mapping[str, torch.Tensor], original_id: torch.Tensor, num_nodes: int, comm: Communicator
     ) -> None:
-        self._comm, self._all = comm, wanted is None
+        self._comm, self._num_nodes = comm, num_nodes
         self.widths = {name: each.shape[1] for name, each in rows.items()}
         self.dtypes = {name: each.numpy().dtype for name, each in rows.items()}
         keepers = _Keepers(original_id, num_nodes, comm)
-        self._kept: dict[str, torch.Tensor] = {}
-        for name, each in rows.items():
-            mine = keepers.collected(each)
-            self._kept[name] = mine if wanted is None else mine[wanted - keepers.start]
-        if wanted is not None:
-            self._kept["node"] = wanted.unsqueeze(1)
-        count = len(next(iter(self._kept.values())))
-        self._ends = np.cumsum([0, *comm.allgather_object(count)])
-        self.num_rows = int(self._ends[-1])
-        row_bytes = sum(each[:1].element_size() * each.shape[1] for each in self._kept.values())
+        self.kept = {name: keepers.collected(each) for name, each in rows.items()}
+        row_bytes = sum(each[:1].element_size() * each.shape[1] for each in self.kept.values())
         self._slab = max(1, min(SLAB_ROWS, SLAB_BYTES // max(1, row_bytes)))
 
-    def own_slabs(self) -> Iterator[tuple[int, Slab]]:
-        """(place among all rows, slab) of the rows that this rank keeps, in order. Not collective."""
-        first = int(self._ends[self._comm.rank])
-        for start in range(first, int(self._ends[self._comm.rank + 1]), self._slab):
-            slab = {name: mine[start - first :][: self._slab].numpy() for name, mine in self._kept.items()}
-            count = len(next(iter(slab.values())))
-            yield start, self._with_nodes(start, count, slab)
-
-    def _with_nodes(self, first: int, count: int, rows: dict[str, np.ndarray]) -> Slab:
-        """Return `count` rows from `first` on, with their nodes as a separate array."""
-        return (np.arange(first, first + count) if self._all else rows.pop("node")[:, 0]), rows
-
-    def _pieces(self) -> Iterator[list[tuple[int, int, int]]]:
-        """For each slab [(keeper, start, stop)] of its parts, in order; start and stop are counted from the keeper's
-        first row.
-        """
-        for start in range(0, self.num_rows, self._slab):
-            stop = min(start + self._slab, self.num_rows)
-            keepers = np.flatnonzero((self._ends[:-1] < stop) & (self._ends[1:] > start)).tolist()
-            bounds = [np.clip([start, stop], *self._ends[[each, each + 1]]) - self._ends[each] for each in keepers]
-            yield [(keeper, int(first), int(last)) for keeper, (first, last) in zip(keepers, bounds, strict=True)]
-
-    def slabs(self, nodes_alone: bool = False) -> Iterator[Slab]:
-        """Yield all rows, slab by slab, on rank 0 alone; the others `hand_over`. nodes_alone: without their contents;
-        equal on all ranks.
-        """
-        first, rank = 0, self._comm.rank
-        for parts in self._pieces():
-            slab, count = {}, sum(stop - start for _, start, stop in parts)
-            for name, mine in self._kept.items():
-                if nodes_alone and name != "node":
-                    continue
-                out, at = mine.new_empty(count if rank == 0 else 0, mine.shape[1]), 0
-                for keeper, start, stop in parts:
-                    part, at = out[at : at + stop - start], at + stop - start
+    def slabs(self) -> Iterator[Slab]:
+        """Yield all rows, slab by slab, on rank 0 alone; the others `hand_over`."""
+        rank, share = self._comm.rank, share_of(0, self._num_nodes, self._comm)[1]
+        for start in range(0, self._num_nodes, self._slab):
+            slab, stop = {}, min(start + self._slab, self._num_nodes)
+            for name, mine in self.kept.items():
+                out = mine.new_empty(stop - start if rank == 0 else 0, mine.shape[1])
+                for keeper in range(start // share, -(-stop // share)):
+                    first, last = max(start, keeper * share), min(stop, (keeper + 1) * share)
                     if keeper == rank == 0:
-                        part.copy_(mine[start:stop])
+                        out[first - start : last - start] = mine[first:last]
                     elif rank == 0:
-                        self._comm.exchange([], [(keeper, part)], "evaluation").finish()
+                        self._comm.exchange([], [(keeper, out[first - start : last - start])], "evaluation").finish()
                     elif keeper == rank:
-                        self._comm.exchange([(0, mine[start:stop])], [], "evaluation").finish()
+                        part = mine[first - rank * share : last - rank * share]
+                        self._comm.exchange([(0, part)], [], "evaluation").finish()
                 slab[name] = out.numpy()
             if rank == 0:
-                yield self._with_nodes(first, count, slab)
-            first += count
+                yield np.arange(start, stop), slab
 
-    def hand_over(self, nodes_alone: bool = False) -> None:
+    def hand_over(self) -> None:
         """Send the rows that this rank keeps to rank 0, in the pieces in which it goes through them."""
-        assert not list(self.slabs(nodes_alone)), "another rank than 0 sends"
+        assert not list(self.slabs()), "another rank than 0 sends"
 
 
 def write_in_original_order(

@@ -344,7 +344,7 @@ class GraphFile:
             command = f"python -m partition_tools partition add {shlex.quote(str(self.path))} --ranks {num_ranks}"
             raise GraphError(
                 f"{self.path} has no map {name!r} for {num_ranks} ranks; it has {available or 'none'}; add it with "
-                f"`{command}`, or let training do so with --auto-partition"
+                f"`{command}`, or leave --partition out"
             )
         cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
         if len(cluster_to_rank) != self.meta.num_clusters or (

@@ -5,13 +5,13 @@ ranks, and the reading of the share. The model is unknown at this point. So the 
 exchange is an option, `widest`. A job measures it on a small graph.
 """
 
-import logging
 from pathlib import Path
 
 import torch
 
 from hpcgnn.app.agreement import agree, facts_of_graph
 from hpcgnn.app.bring_up import opened
+from hpcgnn.app.remarks import log_graph
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.script import end_like_a_job, session_of_script
 from hpcgnn.config import Config, make_config
@@ -28,7 +28,6 @@ from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
 from hpcgnn.tasks.registry import TASKS
 
-log = logging.getLogger("hpcgnn")
 WIDEST = 512
 
 
@@ -43,7 +42,6 @@ def load(  # noqa: PLR0913 - callers name them
     widest: int = WIDEST,
     edges: bool | None = None,
     partition: str = "",
-    auto_partition: bool = False,
     threads: int = 0,
     watchdog: float = 300.0,
 ) -> TrainingGraph:
@@ -64,7 +62,7 @@ def load(  # noqa: PLR0913 - callers name them
         widest: numbers in the widest row that layers exchange (heads × width, for transformers twice that), apart from
             the features.
         edges: keep weights, types and features of edges for layers that read them (None: if the file has any).
-        partition, auto_partition, threads, watchdog: as in `hpcgnn train`.
+        partition, threads, watchdog: as in `hpcgnn train`.
 
     Raises:
         ConfigError, FormatError, GraphError: on all ranks together.
@@ -80,7 +78,6 @@ def load(  # noqa: PLR0913 - callers name them
             "seed": seed,
             "halo_buffer": halo_buffer,
             "partition": partition,
-            "auto_partition": auto_partition,
             "threads": threads,
             "watchdog": watchdog,
         },
@@ -137,18 +134,7 @@ def load_graph(
             raise FormatError.on_all(f"{config.data.graph} was replaced since it was loaded; start the job again")
         return other
 
-    log.info(
-        "graph %s: %s nodes, %s edges, %d features, %d %s; map %r for %d ranks, %d threads each",
-        config.data.graph,
-        f"{meta.num_nodes:,}",
-        f"{meta.num_edges:,}",
-        meta.num_features,
-        meta.num_classes,
-        TASKS[meta.task].outputs,
-        map_name,
-        comm.size,
-        torch.get_num_threads(),
-    )
+    log_graph(config.data.graph, meta, f"{meta.num_classes} {TASKS[meta.task].outputs}", map_name, comm.size)
     return TrainingGraph(Loaded(local, config, comm, buffers, meta, stated, with_loops))
 
 

@@ -13,6 +13,7 @@ from hpcgnn.options.schedule import ScheduleConfig
 from hpcgnn.options.task import TaskConfig
 
 __all__ = [
+    "DEALT",
     "SECTIONS",
     "DataConfig",
     "ModelConfig",
@@ -26,11 +27,12 @@ __all__ = [
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     graph: str = option("", "graph file, made by `python -m partition_tools`", flag=True, required=True)
-    partition: str = option("", "stored map of clusters to ranks (default: the file's default)")
-    auto_partition: bool = option(
-        False,
-        "make a map for this number of ranks if none exists",
-        needs={"assignment": ("metis",)},
+    partition: str = option(
+        "",
+        "stored map of clusters to ranks; super-nodes, random-nodes: a random one",
+        details="No name: the file's default, and rank 0 makes a map where the file has none for the number of ranks. "
+        "super-nodes: the file's clusters dealt at random. random-nodes: nodes at random. The random ones are for "
+        "experiments: the halo is large.",
     )
     self_loops: str = option(
         "auto",
@@ -45,6 +47,9 @@ class DataConfig:
         on_resume="same",
     )
 
+
+#: Values of `--partition` that name no stored map.
+DEALT = "super-nodes", "random-nodes"
 
 SECTIONS = {
     "data": DataConfig,

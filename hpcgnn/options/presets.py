@@ -50,10 +50,10 @@ PRESETS = {
     ),
     "random-tma": Preset(
         "RandomTMA: random nodes, models averaged after every 10 steps",
-        {"schedule": "tma", "assignment": "random-nodes", "average_steps": 10},
+        {"schedule": "tma", "partition": "random-nodes", "average_steps": 10},
     ),
     "super-tma": Preset(
         "SuperTMA: random clusters, models averaged after every 10 steps",
-        {"schedule": "tma", "assignment": "super-nodes", "average_steps": 10},
+        {"schedule": "tma", "partition": "super-nodes", "average_steps": 10},
     ),
 }

@@ -59,6 +59,8 @@ REMOVED = {
     "aggregator": Removed(
         "mean", "write the layer as a plugin: graph.propagate takes the maximum, too (docs/extending.md)", trained=False
     ),
+    "auto_partition": Removed(False, "leave it out: a map is made where the file has none for the number of ranks"),
+    "assignment": Removed("metis", "use partition = 'super-nodes' or 'random-nodes' of [data]"),
     "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
     "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),

@@ -17,29 +17,19 @@ class ScheduleConfig:
         least=0.0,
         most=2.0**33,
     )
-    assignment: str = option(
-        "metis",
-        "owner of a node: the stored map, or random clusters or nodes",
-        details="metis: the stored map. super-nodes: the file's clusters dealt at random. random-nodes: nodes at "
-        "random. The random ones are for experiments: the halo is large.",
-        choices=("metis", "super-nodes", "random-nodes"),
-    )
     halo: str = option(
         "auto",
         "rows between ranks: all boundary rows, or fewest rows and sums",
-        details="rows: the rows of all boundary nodes. least: rows or sums of rows, whichever are fewer; exact. It "
-        "serves gcn, sage, gin, sgc and appnp, under schedules that need no single rows. auto: "
-        "least where it is possible and saves a twentieth of the rows.",
+        details="rows: the rows of all boundary nodes. least: rows or sums of rows, whichever are fewer; exact, for "
+        "layers that make sums. auto: least where it is possible and saves a twentieth of the rows.",
         choices=("auto", "rows", "least"),
     )
     intra_node: str = option(
         "auto",
         "ranks of a node exchange messages, or read shared memory",
-        details="messages: as between nodes. shared (sar, and lazy where layers keep sums): "
-        "ranks read rows in shared memory, without copies and buffers. What a node needs of another one "
-        "crosses the network once, in lanes of all its ranks. Results differ by rounding. auto: shared where "
-        "options and memory allow it and a twentieth of the rows between nodes is saved. It needs huge pages of "
-        "shared memory, or 8 ranks of a node. Else, and on one node: messages.",
+        details="messages: as between nodes. shared (sar, and lazy where layers keep sums): what a node needs of "
+        "another one crosses the network once. Results differ by rounding. auto: shared between nodes where that saves "
+        "a twentieth of the rows (docs/schedules.md).",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(
@@ -55,8 +45,7 @@ class ScheduleConfig:
         "auto",
         "sar: compute and send only rows that the training loss depends on",
         details="The last layer computes training nodes, the layer before their neighbours too, and so on. Exact. "
-        "Used where the model allows it and half of the rows are saved (gat: four in ten). none: compute all "
-        "rows.",
+        "Used where half of the rows are saved (gat: four in ten). none: compute all rows.",
         choices=("auto", "none"),
         schedules=Having("exact_epochs"),
     )

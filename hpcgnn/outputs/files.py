@@ -1,7 +1,7 @@
-"""Files of results by node: HDF5, CSV, parquet or numpy's, by the suffix of their name.
+"""Files of results by node: HDF5, CSV or parquet, by the suffix of their name.
 
-Tables are written by one rank, slab by slab; arrays by all ranks (arrays.py).
-Each file is complete under its name, or not there, and none ever lies whole in memory.
+One rank writes them, slab by slab. Each file is complete under its name, or not there, and none ever lies whole in
+memory.
 """
 
 import contextlib
@@ -17,12 +17,11 @@ import numpy as np
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RunDirError
-from hpcgnn.graphfile.hdf5 import replacing
+from hpcgnn.graphfile.hdf5 import as_texts, create_dataset, replacing, text_type, write_attributes, written_file
 from hpcgnn.output_files import check_outputs, files_of_run
 from hpcgnn.records import to_json
 
-KINDS = {".h5": "hdf5", ".hdf5": "hdf5", ".csv": "csv", ".parquet": "parquet", ".npy": "npy"}
-EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array)"
+EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table)"
 # Numbers whose text is made at a time; as Python has them they take some fifty bytes each.
 _NUMBERS = 1 << 19
 #: put(nodes int64 (m,), their ids (m,) or None, {name: rows (m, width)}): the next rows of the file.
@@ -38,8 +37,7 @@ class Contents:
         widths, dtypes: {name: width or dtype of its rows}, with or without `prediction`.
         predicted: names of a table's columns of predictions.
         some: whether the rows cover only some of the nodes, so that the file must hold their numbers.
-        ids: '' for none, 'numbers' or 'words'.
-        longest: bytes of the longest word.
+        ids: whether nodes have ids. id_dtype: their type, of words `text_type`.
         class_names: [] where classes have no names.
         origin: {name: number or text}, the run that the results are from.
         vectors: names of rows of one number, whose array is (n,). An array (n, 1) would be broadcast silently against
@@ -52,9 +50,8 @@ class Contents:
     dtypes: Mapping[str, np.dtype]
     predicted: Sequence[str]
     some: bool
-    ids: str
+    ids: bool
     id_dtype: np.dtype
-    longest: int
     class_names: Sequence[str]
     origin: Mapping[str, Any]
     vectors: Collection[str] = ()
@@ -74,30 +71,16 @@ class Contents:
         return [f"{name}_{column}" for column in (of_outputs and self.column_names) or range(self.widths[name])]
 
 
-def check_name(option: str, path: str | Path, kinds: int = 1) -> None:
-    """Check that a result file can be written.
-
-    Args:
-        option: the option that named the file.
-        path: the file; its suffix selects the format.
-        kinds: number of kinds of rows that the user asked for.
-
-    Raises:
-        RunDirError: the suffix is of no known format.
-        ConfigError: the format cannot be written here.
+def check_name(option: str, path: str | Path) -> None:
+    """Raise RunDirError for a suffix of no known format, ConfigError for a format that cannot be written here. option:
+    the option that named the file.
     """
     path = Path(path)
-    kind = KINDS.get(path.suffix.lower())
-    if kind is None:
+    if path.suffix.lower() not in WRITERS:
         raise RunDirError(
             f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}"
         )
-    if kind == "npy" and kinds > 1:
-        raise ConfigError(
-            f"{option} {path}: an .npy file holds one array, and several were asked for; leave one option, or choose "
-            "a name that ends with .h5, .csv or .parquet"
-        )
-    if kind == "parquet":
+    if path.suffix.lower() == ".parquet":
         _pyarrow(f"{option} {path}")
 
 
@@ -139,6 +122,37 @@ def _headings(contents: Contents) -> list[str]:
 
 
 @contextlib.contextmanager
+def written_hdf5(path: str | Path, contents: Contents) -> Iterator[Put]:
+    """Yield the verb that writes the next rows of new arrays in HDF5. Raises FormatError where they cannot be
+    written.
+    """
+    names, done = contents.class_names, 0
+    with replacing(path) as temporary, written_file(temporary) as (file, check):
+        write_attributes(file, **contents.origin)
+        if names:
+            dtype = text_type(max(len(name.encode()) for name in names))
+            create_dataset(file, "class_names", (len(names),), dtype)[:] = as_texts(names, dtype)
+        arrays = {name: (contents.shape(name), dtype) for name, dtype in contents.dtypes.items()}
+        if contents.some:
+            arrays["node"] = (contents.num_rows,), np.dtype(np.int64)
+        if contents.ids:
+            arrays["id"] = (contents.num_rows,), contents.id_dtype
+        made = {name: create_dataset(file, name, *array) for name, array in arrays.items()}
+
+        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
+            nonlocal done
+            rows = {**slab, "node": nodes}
+            if ids is not None:
+                rows["id"] = as_texts(ids.tolist(), contents.id_dtype) if ids.dtype == object else ids
+            for name, dataset in made.items():
+                dataset[done : done + len(nodes)] = rows[name].reshape(len(nodes), *dataset.shape[1:])
+            check()
+            done += len(nodes)
+
+        yield put
+
+
+@contextlib.contextmanager
 def written_csv(path: str | Path, contents: Contents) -> Iterator[Put]:
     """Yield the verb that writes the next rows of a new table in CSV. Raises FormatError where it cannot be written.
 
@@ -165,7 +179,7 @@ def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
     """
     arrow, parquet = _pyarrow(path)
     kinds = {"node": arrow.int64(), "class_name": arrow.string()}
-    kinds["id"] = arrow.string() if contents.ids == "words" else arrow.from_numpy_dtype(contents.id_dtype)
+    kinds["id"] = arrow.string() if contents.id_dtype.kind == "S" else arrow.from_numpy_dtype(contents.id_dtype)
     for name in contents.widths:
         kinds |= dict.fromkeys(contents.columns(name), arrow.from_numpy_dtype(contents.dtypes[name]))
     schema = arrow.schema(
@@ -191,3 +205,7 @@ def _pyarrow(what: str | Path) -> tuple[Any, Any]:
             f"{what}: writing parquet needs pyarrow, which is not installed: pip install 'hpcgnn[parquet]', or choose "
             "a name that ends with .h5 or .csv"
         ) from error
+
+
+#: By the suffix of a file's name.
+WRITERS = {".h5": written_hdf5, ".hdf5": written_hdf5, ".csv": written_csv, ".parquet": written_parquet}

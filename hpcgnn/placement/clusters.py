@@ -7,7 +7,7 @@ out of balance, because the clusters are coarse weights for it. It does not know
 clusters may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum
 of the weights, and refined for each of them (`refinement`).
 
-Used by `partition_tools` and by training with --auto-partition, hence numpy only, and pymetis where METIS is called.
+Used by `partition_tools` and by training without a stored map, hence numpy only, and pymetis where METIS is called.
 """
 
 import heapq

@@ -124,14 +124,9 @@ def _layer_by_layer(of: Selection) -> Iterator[str]:
 
 
 def _inputs(of: Selection) -> Iterator[str]:
-    """The map, the subgraph of --inductive, inputs that change, and losses of all rows."""
+    """The subgraph of --inductive, inputs that change, and losses of all rows."""
     config, task, schedule = of.config, of.config.task, of.config.schedule.schedule
     exact = schedules_with(lambda traits: traits.exact_epochs)
-    if config.schedule.assignment != "metis" and config.data.partition:
-        yield (
-            f"--assignment {config.schedule.assignment} makes a map of its own, got --partition "
-            f"{config.data.partition} besides; leave one of them out"
-        )
     if config.data.inductive and of.changing:
         yield (
             f"--inductive trains on training nodes alone, and {of.changing} gives each node of the whole graph "

@@ -15,7 +15,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.report.read import METRICS, MIB, Run, measure
 
 # Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
-FREE = {"graph", "partition", "auto_partition", "folder"}
+FREE = {"graph", "partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
 SHARED = "†"  # of points whose ranks had fewer cores than threads
 

@@ -236,7 +236,6 @@ class ScheduleEntry:
         check_graph: likewise check_graph(config, metadata of the graph, ModelSpec).
         reads_clusters: the schedule reads the cluster of each node.
         check_counted: check_counted(config) raises ConfigError for messages that `hpcgnn estimate` does not count.
-        halo_copies: config -> copies of the halo's rows of each layer that a rank keeps from epoch to epoch.
     """
 
     build: Build
@@ -246,4 +245,3 @@ class ScheduleEntry:
     check_graph: Callable[[Config, GraphMeta, ModelSpec], None] = _nothing
     reads_clusters: bool = False
     check_counted: Callable[[Config], None] = _nothing
-    halo_copies: Callable[[Config], int] = lambda config: 0

@@ -154,5 +154,4 @@ SCHEDULE = ScheduleEntry(
     ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True),
     check_lazy,
     LazyConfig,
-    halo_copies=lambda config: 1,
 )

@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parents[2]
 NODES, EDGES = 400, 4000
 #: Options whose default has changed since, as a checkout that does not know them has them.
 OLD = {"input_dropout": "aggregate"}
-COMMON = "--epochs 4 --hidden 8 --layers 3 --auto-partition --threads 1 --checkpoint-every 4"
+COMMON = "--epochs 4 --hidden 8 --layers 3 --threads 1 --checkpoint-every 4"
 #: name -> (graph, options). A small halo buffer makes many turns.
 CASES = {
     "sage": ("directed", "--model sage --dropout 0.3"),

@@ -240,19 +240,17 @@ def test_every_module_says_why_it_exists():
         assert not path.read_text(encoding="utf-8").strip() or ast.get_docstring(nodes_of(path)[0]), path
 
 
-def test_reports_need_neither_torch_nor_mpi():
-    for path in (ROOT / "report").glob("*.py"):
-        assert not {name.split(".")[0] for name, _ in imports(path)} & {"torch", "mpi4py", "h5py"}
-
-
-def test_the_tools_need_no_mpi():
-    for path in TOOL_FILES:
-        names = [name for name, _ in imports(path)]
-        assert not [
-            name
-            for name in names
-            if name.split(".")[0] == "mpi4py" or name.startswith(("hpcgnn.comm", "hpcgnn.engine", "hpcgnn.app"))
-        ], path
+@pytest.mark.parametrize(
+    "files, without",
+    [
+        (list((ROOT / "report").glob("*.py")), ("torch", "mpi4py", "h5py")),
+        (TOOL_FILES, ("mpi4py", "hpcgnn.comm", "hpcgnn.engine", "hpcgnn.app")),
+    ],
+    ids=["reports", "tools"],
+)
+def test_what_is_not_needed(files, without):
+    for path in files:
+        assert not [name for name, _ in imports(path) if name.startswith(without)], path
 
 
 def test_files_that_are_named_exist():

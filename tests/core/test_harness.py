@@ -31,14 +31,6 @@ def test_good_again(comm):
     assert comm.allgather_object(1) == [1] * comm.size
 """
 
-STUCK = """
-from mpi4py import MPI
-
-def test_stuck(comm):
-    if comm.rank == 1:
-        MPI.COMM_WORLD.Recv(bytearray(8), 0)
-"""
-
 
 def run(path, text, **environment):
     """pytest over two ranks in a folder with the conftest of tests/mpi."""
@@ -60,10 +52,3 @@ def test_failures_of_single_ranks(tmp_path):
     assert result.code == 1, result.err
     assert result.out.count("2 failed, 2 passed, 1 error in") == 1, "one report for all ranks"
     assert "on rank 1 of 2" in result.out and "the ranks disagree: ['skipped', 'passed']" in result.out
-
-
-@pytest.mark.slow
-def test_a_test_that_hangs(tmp_path):
-    result = run(tmp_path, STUCK, HPCGNN_TEST_LIMIT="5")
-    assert result.code != 0 and result.seconds < 60
-    assert "test_stuck" in result.err and "most recent call first" in result.err

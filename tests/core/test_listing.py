@@ -1,9 +1,8 @@
 """Numbers in a line: every one is in it or counted, and the line stays short."""
 
 import pytest
-from hypothesis import given, strategies
 
-from hpcgnn.listing import every, in_turn, ranges
+from hpcgnn.listing import ranges
 
 CASES = {
     "none": ([], {}, ""),
@@ -24,24 +23,3 @@ CASES = {
 def test_the_printed_form(case):
     numbers, form, text = CASES[case]
     assert ranges(numbers, **form) == text
-
-
-def test_numbers_that_come_again_and_again():
-    assert in_turn([40_000] * 39 + [7, 40_000]) == "40,000 (39 times), 7, 40,000" and in_turn([]) == ""
-
-
-@given(strategies.sets(strategies.integers(0, 200)))
-def test_no_number_is_lost_or_invented(numbers):
-    said = set()
-    for part in every(sorted(numbers)).split(",") if numbers else []:
-        first, _, last = part.partition("-")
-        said |= set(range(int(first), int(last or first) + 1))
-    assert said == numbers
-
-
-@given(strategies.sets(strategies.integers(0, 200)), strategies.integers(1, 8))
-def test_what_is_not_written_is_counted(numbers, most):
-    whole = every(sorted(numbers)).split(",")
-    shown, _, rest = ranges(sorted(numbers), ",", most).partition(" and ")
-    assert shown.split(",") == whole[:most]
-    assert rest == (f"{len(whole) - most} more ranges" if len(whole) > most else "")

@@ -70,24 +70,9 @@ def test_what_is_no_plain_file(there):
         for name, kind in (kinds | {"/dev/null": "a device", "to-null": "a device"}).items():
             assert f"-o {name} is {kind}; expected a plain file or a new name" == refusal(name)
     assert "symbolic links; choose another name" in refusal("circle")
-    for name in ("/dev/new", "/dev/fd/1", "/proc/self/new", "/dev/stdout"):
-        with pytest.raises(ConfigError, match="expected a plain file or a new name"):
-            check_outputs({"-o": name}, force=True)
     with pytest.raises(OSError, match="no plain file"), replaced_by("/dev/null"):
         pass
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-
-
-def test_the_file_that_standard_output_goes_to(there, capfd):
-    with open("out.txt", "w") as file:
-        saved = os.dup(1)
-        os.dup2(file.fileno(), 1)
-        try:
-            reason = refusal("out.txt")
-        finally:
-            os.dup2(saved, 1)
-            os.close(saved)
-    assert "is the file that this command prints to" in reason
 
 
 def test_names_of_one_command_differ(there):
@@ -173,14 +158,12 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
 # (the command, the option that names its output, what it reads)
 COMMANDS = {
     "predict": (("predict", "r", "--nodes", "nodes.txt"), "-o", ("g.h5", "nodes.txt", "r/checkpoints/epoch-000002.h5")),
-    "evaluate": (("evaluate", "r"), "--predictions", ("g.h5", "r/evaluation.json")),
     "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
     "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
 }
 # A name that the command accepts for its output.
 SUFFIXES = {
     "predict": ".h5",
-    "evaluate": ".h5",
     "export": ".safetensors",
 }
 
@@ -205,27 +188,13 @@ def test_a_command_does_not_replace_what_it_reads(run, command, case):
 def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     before = contents(run)
     for name, words in (
-        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), or .npy (one array), got '.txt'"),
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), got '.txt'"),
         ("p", "got 'none of them'"),
         ("absent/p.h5", "there is no directory"),
     ):
-        done = command("evaluate", "r", "--predictions", name, *dry, cwd=run)
+        done = command("predict", "r", "-o", name, *dry, cwd=run)
         assert done.code == 2 and len(done.errors) == 1 and words in done.errors[0], done.err
     assert contents(run) == before
-
-
-@pytest.mark.parametrize("case", ["json", "export"])
-def test_what_exists_is_replaced_with_force_alone(run, command, case):
-    words, option, _ = COMMANDS[case]
-    old = run / f"old{SUFFIXES.get(case, '.json')}"
-    old.write_text("mine")
-    done = command(*words, option, old.name, cwd=run)
-    wanted = "choose another name or overwrite it with --force"
-    assert done.code == 2 and "expected a new name" in done.err and wanted in done.err
-    assert old.read_text() == "mine"
-    done = command(*words, option, old.name, "--force", cwd=run)
-    assert done.code == 0 and old.read_bytes() != b"mine", done.err
-    old.unlink()
 
 
 def test_a_report_replaces_a_report_and_nothing_else(run, command):

@@ -48,15 +48,6 @@ def test_activation_is_enough(commands):
     assert done.returncode == 0 and done.stdout.startswith("hpcgnn "), done.stderr
 
 
-def test_the_scripts_end_with_it():
-    """In words that can be pasted into any directory's shell."""
-    done = fresh_shell(". env/setup.sh && how_to_activate")
-    line = done.stdout.strip()
-    assert done.returncode == 0 and line.endswith(f". {ROOT}/.venv/bin/activate"), done.stderr
-    for script in ("quickstart.sh", "test.sh"):
-        assert (ROOT / "env" / script).read_text().rstrip().endswith("\nhow_to_activate")
-
-
 @pytest.fixture
 def tables(tmp_path):
     """A folder with edges.csv, features.csv and labels.csv: two groups of nodes, most edges within them."""

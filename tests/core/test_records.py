@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hpcgnn.errors import RunDirError
-from hpcgnn.records import replaced_by, spread, to_json, write_atomically
+from hpcgnn.records import replaced_by, to_json, write_atomically
 from partition_tools.workspace.claim import claimed
 
 
@@ -109,7 +109,3 @@ def test_numbers_that_json_does_not_know():
     )
     assert json.loads(text) == {"nan": None, "inf": [None, 1], "torch": 2.5, "numpy": 3, "4": [True, None, "x"]}
     json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-
-
-def test_spread():
-    assert spread([1, 2, 6]) == {"max": 6, "mean": 3.0, "min": 1}

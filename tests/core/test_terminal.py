@@ -2,7 +2,6 @@
 
 import io
 import logging
-import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -34,24 +33,6 @@ def test_what_an_encoding_lacks_is_replaced(monkeypatch, prepared):
             prepare_streams()
         tell("a×b –\udce9")
         assert written(out) == b"a%sb ??\n" % sign
-
-
-def test_a_choice_of_the_user_stays(monkeypatch):
-    out = stream("ascii", "xmlcharrefreplace")
-    monkeypatch.setattr(sys, "stdout", out)
-    prepare_streams()
-    print("×", flush=True)
-    assert written(out) == b"&#215;\n"
-
-
-def test_a_reader_that_has_gone(tmp_path):
-    for needed in (True, False):
-        reading, writing = os.pipe()
-        os.close(reading)
-        with open(writing, "w") as out:
-            tell("text", out, needed)
-            tell("more", out, needed)
-            print("and what others print", file=out)
 
 
 def test_a_full_disk(capsys):

@@ -19,8 +19,7 @@ def test_srun_and_the_address_are_all_that_it_takes(cluster, graph):
     summary = json.loads((cluster.home / "plain/summary.json").read_text())
     assert summary["ranks"] == 4 and "rank 0-1 on cores" in done.stderr + done.stdout
     # The two ranks of each node are forked from one process.
-    evaluate = "hpcgnn evaluate plain --comm torch --predictions plain/predictions.csv"
-    done = cluster.run(f"HPCGNN_FORK_SERVER=1 {RANKS} {evaluate}")
+    done = cluster.run(f"HPCGNN_FORK_SERVER=1 {RANKS} hpcgnn predict plain --comm torch -o plain/predictions.csv")
     assert "fork server" not in done.stderr
     assert len((cluster.home / "plain/predictions.csv").read_text().splitlines()) == 601
 

@@ -41,9 +41,9 @@ def of_run(run_dir, **options):
     return make_config(options_of_run(run_dir, {name: str(value) for name, value in options.items()}), CHOICES)
 
 
-def evaluated(comm, run_dir, weights="best", predictions="", **options):
+def evaluated(comm, run_dir, weights="best", **options):
     """What evaluation.json says once a run has been evaluated by all ranks."""
-    assert evaluate(of_run(run_dir, **options), session_of(comm), weights, str(predictions)) == 0
+    assert evaluate(of_run(run_dir, **options), session_of(comm), weights) == 0
     comm.barrier()
     return json.loads((run_dir / "evaluation.json").read_text())
 

@@ -9,4 +9,4 @@ from hpcgnn.suggestions import MEANINGS
 declare("model", "edge_dropout", EdgeDropoutConfig)
 CHANGING_EDGES.register("edge_dropout", EdgeDropout())
 rules.RULES.append(rule)
-MEANINGS[r"drop-?edges?(-(rate|prob|p))?|edge-?drop(ping)?(-(rate|prob|p))?|(edge-)?sampling-percent"] = "edge-dropout"
+MEANINGS.update(dict.fromkeys(("dropedge", "drop-edge", "edge-drop", "edge-drop-rate"), "edge-dropout"))

@@ -80,9 +80,7 @@ class _Places:
     def __init__(self, original_id: torch.Tensor, num_nodes: int, comm: Communicator) -> None:
         self.num_owned, self.comm, self._num_nodes = len(original_id), comm, num_nodes
         at = torch.stack([torch.full((self.num_owned,), comm.rank), torch.arange(self.num_owned)], 1).int()
-        order = OriginalOrder({"at": at}, original_id, num_nodes, comm)
-        parts = [torch.from_numpy(rows["at"]) for _, (_, rows) in order.own_slabs()]
-        self._kept = torch.cat([at[:0], *parts])
+        self._kept = OriginalOrder({"at": at}, original_id, num_nodes, comm).kept["at"]
 
     def of(self, ids: np.ndarray) -> np.ndarray:
         """int32 (m, 2): the owner of each node, and which of its own the node is. Collective."""

@@ -4,6 +4,7 @@ A line has the ids of source and target, and the score or the split. Listed pair
 held-out edges it holds a part at a time.
 """
 
+import contextlib
 import csv
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,11 +24,10 @@ from hpcgnn.extras.links.options import LINKS
 from hpcgnn.extras.links.ranks import Best, Known, best_targets, with_ids
 from hpcgnn.extras.links.task import exact_scorer, wide
 from hpcgnn.graphfile.given_links import HELD
-from hpcgnn.graphfile.hdf5 import writing
+from hpcgnn.graphfile.hdf5 import replacing, writing
 from hpcgnn.graphfile.original_order import share_of
 from hpcgnn.graphfile.own_ids import ids_of, nodes_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.outputs.arrays import made_by_one
 
 # Listed pairs whose scores are made at a time.
 _PAIRS = 1 << 12
@@ -77,7 +77,13 @@ class LinkTable(Table):
             raise ConfigError(f"--best: expected a number of targets from 1, got {self._best}")
         if task != LINKS:
             raise ConfigError(f"{option}: expected a run of --task {LINKS}, got one of {task}: {config.run.run_dir}")
-        if request.kinds or " " in option or (request.nodes and self._best is None):
+        if (
+            request.probabilities
+            or request.logits
+            or request.layer
+            or " " in option
+            or (request.nodes and self._best is None)
+        ):
             raise ConfigError(f"{option} writes a table of its own; expected no other option of what is written")
         if Path(request.output).suffix.lower() != ".csv":
             raise ConfigError(f"{option}: expected a name of --output that ends with .csv, got {request.output}")
@@ -147,13 +153,19 @@ def write_table(path: str, tables: Iterator[Best], last: str, graph: str, comm: 
 
     last: the heading of the third column.
     """
-    count = 0
-    with made_by_one(path, lambda name: Path(name).write_text(f"source,target,{last}\n"), comm) as (name, *_):
+    count, out = 0, None
+    with contextlib.ExitStack() as until_whole:
+        with comm.together("making the table", on_one=True):
+            if comm.rank == 0:
+                name = until_whole.enter_context(replacing(path))
+                out = until_whole.enter_context(open(name, "w", encoding="utf-8", newline=""))
+                out.write(f"source,target,{last}\n")
         for source, target, value in tables:
             with comm.together("writing the table", on_one=True), writing(path):
-                if comm.rank == 0:
-                    with GraphFile(graph) as file, open(name, "a", encoding="utf-8", newline="") as out:
+                if out is not None:
+                    with GraphFile(graph) as file:
                         rows = zip(ids_of(file, source), ids_of(file, target), value.astype(str), strict=True)
                         csv.writer(out, lineterminator="\n").writerows(rows)
             count += len(value)
+    comm.barrier()
     return count

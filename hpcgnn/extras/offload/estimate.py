@@ -5,7 +5,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from hpcgnn.app.shortage import advice
+from hpcgnn.app.shortage import ADVICE
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
 from hpcgnn.estimate.results import Place, size_in_words
@@ -38,7 +38,7 @@ class Within:
         yield f"\nwithin --memory {self._said} of a node:\n{within_table(rows)}"
         yield "the upper table is without --memory; the lower one takes all ranks for as large as the largest"
         fitting = [row["ranks"] for row in rows if row["within"]["fits"]]
-        yield f"fewest ranks that fit: {min(fitting)}" if fitting else f"none fits; {advice(self._config)}"
+        yield f"fewest ranks that fit: {min(fitting)}" if fitting else f"none fits; {ADVICE}"
 
 
 def within(forecast: Forecast, place_: Place, memory: int) -> dict[str, Any]:

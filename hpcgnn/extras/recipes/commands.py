@@ -10,7 +10,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.correct_and_smooth import number, part, steps
 from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
-_OPTIONS = ("graph", "partition", "auto_partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
+_OPTIONS = ("graph", "partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 PROPAGATE = """\
 Write a copy of a graph file whose features are hops of propagation side by side: X, A X, A A X … for each operator
 (SIGN: Frasca et al., 2020). `train --model sign` then learns of each node by itself, and sends nothing but gradients of
@@ -142,7 +142,7 @@ def add_label_propagation(commands: Commands, choices: Choices) -> None:
         "--steps", dest="propagations", type=steps, metavar="N", default=50, help="number of steps (default: 50)"
     )
     command.add_argument(
-        "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv, .parquet or .npy"
+        "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv or .parquet"
     )
     command.add_argument("--probabilities", action="store_true", help="also the share of each class, with --output")
     _add_common(command, choices, process_label_propagation)
@@ -158,6 +158,6 @@ def process_label_propagation(arguments: argparse.Namespace, choices: Choices) -
     if request.probabilities and not request.output:
         raise ConfigError("--probabilities needs --output with the file to write them to, got none")
     if request.output:
-        check_name("--output", request.output, int(request.probabilities))
+        check_name("--output", request.output)
     config = make_config(given_options(arguments), choices)
     return on_ranks(lambda session: propagate_labels(config, session, request), config)

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from tabulate import tabulate
@@ -18,7 +17,7 @@ from hpcgnn.extras.recipes.spreading import Spreading, as_logits
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.labels import CLASSIFICATION
 from hpcgnn.options.inputs import Inputs
-from hpcgnn.outputs.files import KINDS, check_results, files_read
+from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.plan.model_spec import DTYPES
 from hpcgnn.records import shown_number
 from hpcgnn.tasks.classification import Classification
@@ -69,8 +68,6 @@ def propagate_labels(config: Config, session: Session, request: LabelRequest) ->
     if request.output:
         rows = {evaluator.task.rows: evaluator.task.predict(outputs)}
         if request.probabilities:
-            if KINDS[Path(request.output).suffix.lower()] == "npy":
-                rows = {}
             rows["probability"] = outputs.softmax(1)
         origin = {"graph_uuid": meta.uuid, "alpha": request.alpha, "steps": request.steps}
         write_rows(request.output, rows, local, Source(config.data.graph, meta, evaluator.task, origin), comm)

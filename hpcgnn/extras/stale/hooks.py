@@ -5,4 +5,4 @@ from hpcgnn.schedules.schedule_registry import register
 from hpcgnn.suggestions import MEANINGS
 
 register("stale", SCHEDULE)
-MEANINGS[r"(staleness|delay|pipeline)(-epochs)?"] = "stale-epochs"
+MEANINGS.update(dict.fromkeys(("staleness", "delay", "pipeline"), "stale-epochs"))

@@ -156,14 +156,8 @@ def build_stale(
     return Schedule(ApproximateInTraining(exact, training), sync)
 
 
-def _halo_copies(config: Config) -> int:
-    delay = cast(StaleConfig, config.schedule).stale_epochs
-    return delay + 1 if delay else 0
-
-
 SCHEDULE = ScheduleEntry(
     build_stale,
     ScheduleTraits(changing_input=True, partial_sums="always", sums_gradients=True, narrows_rows=True),
     options=StaleConfig,
-    halo_copies=_halo_copies,
 )

@@ -65,7 +65,7 @@ def options_of(case, model, work, epochs):
 
 def our_command(case, model, work, epochs, run_dir):
     options = [*options_of(case, model, work, epochs), "--eval-every", 0, "--run-dir", run_dir, *case.options]
-    return [*map(str, parallel(case.ranks, "-m", "hpcgnn", "train", "--auto-partition", *options))]
+    return [*map(str, parallel(case.ranks, "-m", "hpcgnn", "train", *options))]
 
 
 def read_our_run(run_dir):

@@ -11,7 +11,7 @@ EPILOG = """examples:
   python jobs/bench/comparison/compare.py                     all systems and models on a graph of 169,343 nodes
   python jobs/bench/comparison/compare.py --graph g.h5 --systems hpcgnn,dgl --models sage --ranks 1,4
   python jobs/bench/comparison/compare.py --graph g.h5 --variant narrow='--halo-buffer 1' -- --seed 3
-  python jobs/bench/comparison/compare.py --graph g.h5 --variant scattered='--assignment random-nodes' --ranks 1,8
+  python jobs/bench/comparison/compare.py --graph g.h5 --variant scattered='--partition random-nodes' --ranks 1,8
   GLIBC_TUNABLES=glibc.malloc.hugetlb=1 python jobs/bench/comparison/compare.py --ranks 1     with huge pages
   python jobs/bench/comparison/compare.py --redraw runs/compare/compare.json   tables again
 """

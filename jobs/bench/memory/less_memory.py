@@ -34,7 +34,7 @@ def main():
     options = arguments()
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         common = ["-m", "hpcgnn", "train", "--graph", options.graph, "--epochs", options.epochs, "--eval-every", 0]
-        common += ["--threads", options.threads, "--auto-partition", *options.more]
+        common += ["--threads", options.threads, *options.more]
         free, held = Path(folder, "free"), Path(folder, "held")
         quietly(parallel(options.ranks, *common, "--run-dir", free))
         peak = sum(rank["peak_rss_bytes"] for rank in records(free))

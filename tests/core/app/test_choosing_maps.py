@@ -38,21 +38,12 @@ def test_the_map_made_by_default_unless_another_is_named(path):
     assert choose(path, 2, partition="random-clusters")[0] == "random-clusters"
 
 
-@pytest.mark.parametrize("options", [{}, {"partition": "metis"}], ids=str)
-def test_a_map_is_made_for_other_numbers_of_ranks_if_allowed(path, options):
-    """A named method that has no map for this number of ranks once was refused with the advice to allow what was
-    allowed.
-    """
-    with pytest.raises(GraphError, match="no map 'metis' for 3 ranks"):
-        choose(path, 3, **options)
-    name, clusters = choose(path, 3, auto_partition=True, **options)
+def test_a_map_is_made_for_other_numbers_of_ranks_unless_one_is_named(path):
+    name, clusters = choose(path, 3)
     assert name == "auto" and sorted(set(clusters.tolist())) == [0, 1, 2]
-
-
-def test_a_misspelt_name_is_an_error_even_if_maps_may_be_made(path):
-    """It once trained on a map made on the spot, without a word."""
-    with pytest.raises(GraphError, match="no map 'mtis'"):
-        choose(path, 2, partition="mtis", auto_partition=True)
+    for ranks, name in ((3, "metis"), (2, "mtis")):
+        with pytest.raises(GraphError, match=f"no map '{name}' for {ranks} ranks.* or leave --partition out"):
+            choose(path, ranks, partition=name)
 
 
 @pytest.fixture(scope="module")
@@ -63,15 +54,15 @@ def unpartitioned(tmp_path_factory):
 
 def test_a_small_graph_of_one_cluster_is_split_into_nodes(unpartitioned):
     """Once 2 ranks were "more than the 1 clusters", though a map could be made."""
-    name, ranks = choose(unpartitioned, 3, auto_partition=True)
+    name, ranks = choose(unpartitioned, 3)
     assert name == "auto" and ranks.dtype == np.int32
     assert np.bincount(ranks, minlength=3).max() <= 1.04 * 100
-    dealt = choose(unpartitioned, 3, assignment="random-nodes")[1]
+    dealt = choose(unpartitioned, 3, partition="random-nodes")[1]
     with GraphFile(unpartitioned) as file:
         source, rows = file.read("topology/indices"), np.repeat(np.arange(300), np.diff(file.read("topology/indptr")))
     cut, at_random = (np.count_nonzero(each[source] != each[rows]) for each in (ranks, dealt))
     assert cut < 0.8 * at_random
-    np.testing.assert_array_equal(ranks, choose(unpartitioned, 3, auto_partition=True)[1])
+    np.testing.assert_array_equal(ranks, choose(unpartitioned, 3)[1])
 
 
 def test_a_directed_graph_is_split_along_all_its_edges(tmp_path):
@@ -85,20 +76,18 @@ def test_a_directed_graph_is_split_along_all_its_edges(tmp_path):
         **{f"{split}_mask": np.arange(40) % 3 == number for number, split in enumerate(("train", "val", "test"))},
     )
     import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
-    ranks = choose(tmp_path / "g.h5", 2, auto_partition=True)[1]
+    ranks = choose(tmp_path / "g.h5", 2)[1]
     assert sorted(set(ranks[:20])) != sorted(set(ranks[20:])) and len(set(ranks[:20])) == 1
 
 
 def test_what_cannot_be_split_into_nodes(unpartitioned, monkeypatch):
-    with pytest.raises(ConfigError, match="--ranks 2, or add --auto-partition"):
-        choose(unpartitioned, 2)
     with pytest.raises(ConfigError, match="301 ranks are more than the 300 nodes"):
-        choose(unpartitioned, 301, auto_partition=True)
+        choose(unpartitioned, 301)
     monkeypatch.setattr(choosing_maps, "SPLIT_EDGES", 1000)
     with pytest.raises(ConfigError, match=r"partition the graph with --ranks 2 \["):
-        choose(unpartitioned, 2, auto_partition=True)
+        choose(unpartitioned, 2)
 
 
 def test_single_nodes_are_dealt_to_more_ranks_than_clusters(unpartitioned):
-    ranks = choose(unpartitioned, 5, assignment="random-nodes")[1]
+    ranks = choose(unpartitioned, 5, partition="random-nodes")[1]
     assert np.bincount(ranks).tolist() == [60] * 5

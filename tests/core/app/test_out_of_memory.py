@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.__main__ import registry_choices
-from hpcgnn.app.shortage import advice
-from hpcgnn.config import make_config
 from hpcgnn.errors import memory_shortage
 from hpcgnn.memory.arena import Arena
 
@@ -66,18 +63,3 @@ def test_who_runs_out_of_memory():
     assert caught(lambda: bytearray(huge)) and caught(lambda: torch.empty(huge, huge))
     assert caught(lambda: torch.empty(-3, huge)) is None, "a fault of the program keeps its traceback"
     assert caught(lambda: open("/no/such/file")) is None and caught(lambda: torch.ones(2) @ torch.ones(3)) is None
-
-
-@pytest.mark.parametrize(
-    "options, there, absent",
-    [
-        ({}, ("more ranks", "below 8 MiB", "--precision mixed", "--hidden below 256"), ("stale", "lazy", "--prune")),
-        ({"model": "gat", "prune": "none"}, ("--prune auto",), ("mixed",)),
-        ({"precision": "fp64", "model": "sgc"}, ("--precision fp32",), ("--hidden",)),
-        ({"schedule": "lazy", "model": "gat"}, ("--schedule sar",), ("mixed",)),
-        ({"schedule": "lazy", "model": "gat", "halo_buffer": 0.5}, (), ("MiB",)),
-    ],
-)
-def test_advice_is_of_what_is_not_done_yet(options, there, absent):
-    text = advice(make_config({"graph": "g.h5", **options}, registry_choices()))
-    assert all(words in text for words in there) and not any(words in text for words in absent), text

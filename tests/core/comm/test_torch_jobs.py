@@ -64,9 +64,9 @@ def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
     assert result.code == 0, result.err
     assert losses(path)[:4] == losses(over_mpi) and len(losses(path)) == 6
     table = path / "predictions.csv"
-    words = ["evaluate", path, "--comm", "torch", "--partition", "dealt", "--predictions", table]
-    result = without_mpi(2, "-c", BLOCKED, *words)
-    assert result.code == 0, result.err
+    for words in (["evaluate", path], ["predict", path, "-o", table]):
+        result = without_mpi(2, "-c", BLOCKED, *words, "--comm", "torch", "--partition", "dealt")
+        assert result.code == 0, result.err
     assert table.exists() and (path / "evaluation.json").exists()
 
 

@@ -13,20 +13,11 @@ from hpcgnn.suggestions import suggest
         ("--learning-rate", "lr"),
         ("--num-layers", "layers"),
         ("--hidden-channels", "hidden"),
-        ("--n_hidden", "hidden"),
-        ("--num-epochs", "epochs"),
         ("--wd", "weight_decay"),
-        ("--num-heads", "heads"),
-        ("--drop", "dropout"),
         ("--attn-drop", "attention_dropout"),
-        ("--dataset", "graph"),
         ("--out", "run_dir"),
-        ("--num-workers", "threads"),
-        ("--seeds", "seed"),
         ("--early-stopping", "patience"),
         ("--amp", "precision"),
-        ("--grad-clip", "clip_norm"),
-        ("--hiden", "hidden"),
         ("--eval_every", "eval_every"),
         ("--Epochs", "epochs"),
         ("--halo-bufer", "halo_buffer"),
@@ -42,7 +33,6 @@ def test_an_option(given, option):
     [
         ("--batch-size", "there are no batches"),
         ("--gpu", "runs on CPUs"),
-        ("--cuda", "runs on CPUs"),
         ("--fanout", "nothing is sampled"),
         ("--np", "mpiexec -n"),
     ],
@@ -64,9 +54,9 @@ def test_nothing_rather_than_a_guess(capsys, given):
 
 def test_what_an_evaluation_takes_from_the_run(capsys):
     assert main(["evaluate", "runs/x", "--hidden", "3"]) == 2
-    assert "an evaluation takes all else from the run's config.toml" in capsys.readouterr().err
-    assert main(["evaluate", "runs/x", "--prediction", "3"]) == 2
-    assert "expected --predictions" in capsys.readouterr().err
+    assert "evaluate takes all else from the run's config.toml" in capsys.readouterr().err
+    assert main(["evaluate", "runs/x", "--weight", "3"]) == 2
+    assert "expected --weights" in capsys.readouterr().err
 
 
 def test_a_word_too_many(capsys):

@@ -75,12 +75,12 @@ def test_what_is_refused(capsys, name, tmp_path, monkeypatch):
 
 
 def test_more_ranks_than_clusters(capsys, graph):
-    error = refused(capsys, "--graph", graph, "--ranks", "2,17", "--auto-partition")
+    error = refused(capsys, "--graph", graph, "--ranks", "2,17")
     assert "17 ranks are more than the 16 clusters" in error and "--ranks 17" in error
 
 
 def test_a_map_that_is_not_there_is_made(capsys, graph):
     """A job is estimated before its map is stored: the first command of the manual once was refused."""
     shown = estimate(capsys, "--graph", graph, "--ranks", "2,5")
-    assert "no map is stored for 5 ranks: counted with the one that --auto-partition makes" in shown
+    assert "no map is stored for 5 ranks: counted with the one that a run makes" in shown
     assert "no map 'mtis'" in refused(capsys, "--graph", graph, "--ranks", "2", "--partition", "mtis")

@@ -79,12 +79,3 @@ def test_a_rank_that_leaves_alone_is_found(folder):
 def test_ranks_wait_for_each_other_at_the_end(folder):
     done = ended(folder, "import time\nif graph.rank == 0:\n    time.sleep(1)\n    print('late')\n")
     assert done.code == 0 and "late" in done.out, done.err
-
-
-def test_two_graphs_in_one_script(folder):
-    body = """
-other = hpcgnn.load("graph.h5", self_loops="add", precision="fp64")
-a, b = graph.aggregate(graph.features, "sum"), other.aggregate(other.features, "sum")
-assert torch.allclose(a.double() + graph.features.double(), b, atol=1e-4, rtol=0)
-"""
-    assert ended(folder, body).code == 0

@@ -28,7 +28,6 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
-    {"schedule": "tma", "average_steps": 2, "assignment": "random-nodes", "partition": "metis"},
     {"inductive": True, "features": "learned:4"},
     {"inductive": True, "features": "edges"},
     {"inductive": True, "schedule": "bns"},
@@ -95,26 +94,6 @@ def test_pairs(model, schedule):
         assert decided.halo != "rows" or halo == "auto"
         assert not decided.prunes or SCHEDULES[schedule].traits.exact_epochs
         assert decided == plan(config, META), "a pure function"
-
-
-def test_ranks_of_a_node():
-    """--intra-node auto, the default, is left to counts where rows could be read in place, and messages elsewhere."""
-    for options, expected in (
-        ({"model": "gcn"}, "auto"),
-        ({"model": "gat"}, "auto"),
-        ({"model": "gatv2"}, "auto"),
-        ({"model": "gcn", "schedule": "lazy"}, "auto"),
-        ({"model": "gat", "schedule": "lazy"}, "messages"),
-        ({"model": "gcn", "intra_node": "messages"}, "messages"),
-        ({"model": "gcn", "intra_node": "shared"}, "shared"),
-    ):
-        decided = plan(configuration(**options), META)
-        assert decided.config.schedule.intra_node == expected
-        assert (decided.in_place, decided.may_read_in_place) == (expected == "shared", expected == "auto")
-        for in_place in (False, True):
-            settled = decided.deciding(in_place)
-            assert not settled.may_read_in_place
-            assert settled.in_place == (in_place if expected == "auto" else decided.in_place)
 
 
 def test_no_other_file_compares_names():

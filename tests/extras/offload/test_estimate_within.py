@@ -17,7 +17,7 @@ LARGE = 8 << 30
 
 
 def test_what_has_no_room_is_written_and_read(graph):
-    options = {"graph": str(graph), "model": "sage", "hidden": HIDDEN, "layers": LAYERS, "auto_partition": True}
+    options = {"graph": str(graph), "model": "sage", "hidden": HIDDEN, "layers": LAYERS}
     config = make_config(options, registry_choices())
     with GraphFile(graph) as file:
         forecast = CountedGraph(file).forecast(config, 1)

@@ -59,12 +59,12 @@ def test_a_disk_that_is_full(graph, tmp_path):
     """Files of this process may not grow beyond some size: a write then fails as on a full disk."""
     run = tmp_path / "run"
     options = "--graph", graph, *OPTIONS, "--run-dir", run, "--memory", "1M", "--scratch", tmp_path
-    wanted = train(1, *options, "--auto-partition")
+    wanted = train(1, *options)
     limit = re.search(r"expected at least ([\d.]+)G", wanted.errors[0])[1]
     words, variables = command_and_environment(1, "-m", "hpcgnn", "train", *options[:-3], f"{limit}G", *options[-2:])
     most = 8 << 20
     done = subprocess.run(
-        [*words, "--auto-partition", "--resume"],
+        [*words, "--resume"],
         env=variables,
         capture_output=True,
         text=True,

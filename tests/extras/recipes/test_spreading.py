@@ -142,7 +142,7 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     config, options = make_config(options_of_run(run_dir, {}), CHOICES), CorrectAndSmooth(20, 0.8, 0.7)
     found, probabilities = [], []
     for corrections in ([], [options]):
-        assert evaluate(config, session, "last", corrections=corrections) == 0
+        assert evaluate(config, session, "last", corrections) == 0
         comm.barrier()
         found.append(json.loads((run_dir / "evaluation.json").read_text()))
         output = str(shared_path / f"{len(corrections)}.h5")

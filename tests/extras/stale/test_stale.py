@@ -20,7 +20,6 @@ from mpi.schedules import emulated
 from mpi.small import edges_of, stored
 from mpi.training import CHOICES, build_trainer, configure
 
-from hpcgnn.app.shortage import advice
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError
@@ -213,8 +212,6 @@ def test_an_estimate_counts_every_byte(comm, paths, options):
 
 
 def test_what_a_plan_says_of_it(graph):
-    config = make_config({"graph": "g.h5", "schedule": "stale", "stale_epochs": 3}, CHOICES)
-    assert "4 copies of the halo" in advice(config)
     config = configure(graph, schedule="stale", intra_node="shared")
     with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
         plan(config, file.meta, 2)

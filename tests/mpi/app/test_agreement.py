@@ -11,7 +11,6 @@ from hpcgnn.app import agreement, bring_up
 from hpcgnn.app.agreement import agree, facts_of_process
 from hpcgnn.app.train import train
 from hpcgnn.errors import ConfigError
-from hpcgnn.kernels import library
 
 from ..small import written
 from ..training import configure
@@ -58,18 +57,6 @@ def test_the_first_rank_of_a_node_reads_the_code_for_the_others(comm, monkeypatc
     if comm.size > 1:
         words = f'hpcgnn\'s code is "abc" on rank 0, "def" on rank {comm.size - 1}.'
         disagree(comm, facts, words)
-
-
-def test_sources_are_not_read_where_another_rank_has(monkeypatch):
-    def fail():
-        raise AssertionError("read")
-
-    library.load()
-    monkeypatch.setattr(library, "fingerprint", fail)
-    if library.load().file is not None:
-        assert library.choose(check_sources=False).file
-        with pytest.raises(AssertionError, match="read"):
-            library.choose()
 
 
 def test_another_graph_or_map_on_one_rank(comm, shared_path, job_session):

@@ -126,16 +126,6 @@ MISTAKES = [
         {"schedule": "tma", "average_steps": 2, "correct_every": 6, "epochs": 5},
         "--correct-every 6 is longer than the run",
     ),
-    (
-        "undirected",
-        {"schedule": "tma", "average_steps": 1, "assignment": "super-nodes", "partition": "metis"},
-        "--assignment super-nodes makes a map",
-    ),
-    (
-        "undirected",
-        {"schedule": "lazy", "average_steps": 1},
-        "--average-steps belongs to --schedule tma, got --schedule lazy",
-    ),
     ("targets", {"metric": "accuracy"}, "--metric accuracy does not fit the task regression"),
     ("targets", {"loss": "cross-entropy"}, "--loss cross-entropy does not fit"),
     ("targets", {"task": "classification"}, "are for regression"),

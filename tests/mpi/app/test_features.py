@@ -112,7 +112,7 @@ def run(comm, path, run_dir, **options):
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_a_resumed_run_on_another_map_is_the_run_that_was_not_stopped(comm, planted, shared_path, optimizer):
-    options = {"optimizer": optimizer, "assignment": "random-nodes"}
+    options = {"optimizer": optimizer, "partition": "random-nodes"}
     whole = run(comm, planted[0], shared_path / "whole", epochs=9, **options)
     run(comm, planted[0], shared_path / "parts", epochs=5, **options)
     parts = run(comm, planted[0], shared_path / "parts", epochs=9, optimizer=optimizer, resume=True)

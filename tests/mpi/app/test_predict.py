@@ -132,47 +132,18 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
         (shared_path / "some.txt").write_text("id\n" + "\n".join(some) + "\n\n")
     comm.barrier()
     nodes = [3, 4, 50, 89]
-    if comm.rank == 0:
-        (shared_path / "sorted.txt").write_text("\n".join(ids[n] for n in nodes))
-    comm.barrier()
-    for name, asked in (("p.csv", "some"), ("p.npy", "sorted"), ("p.h5", "some")):
-        asked = {"logits": True, "nodes": str(shared_path / f"{asked}.txt")}
-        predicted(comm, run_dir, shared_path / name, **asked)
+    for name in ("p.csv", "p.h5"):
+        predicted(comm, run_dir, shared_path / name, logits=True, nodes=str(shared_path / "some.txt"))
     with open(shared_path / "p.csv", encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     assert list(lines[0]) == ["node", "id", "class", "class_name", "logit_0", "logit_1", "logit_2"]
     assert [(int(line["node"]), line["id"]) for line in lines] == [(node, ids[node]) for node in nodes]
     assert all(WORDS[line["class_name"]] == int(line["class"]) for line in lines)
-    array = np.load(shared_path / "p.npy")
+    array = np.array([[np.float32(line[f"logit_{k}"]) for k in range(3)] for line in lines])
     np.testing.assert_allclose(array, states[2][nodes], atol=1e-5)
-    np.testing.assert_array_equal(array, [[np.float32(line[f"logit_{k}"]) for k in range(3)] for line in lines])
     with h5py.File(shared_path / "p.h5") as file:
         assert file["node"][:].tolist() == nodes and file["id"].asstr()[:].tolist() == [ids[n] for n in nodes]
         np.testing.assert_array_equal(file["logit"][:], array)
-
-
-@pytest.mark.processes
-def test_the_order_of_a_list_is_not_lost(comm, trained, shared_path, capfd):
-    """Rows are in the original order: an array (rows without names) in another order is refused, and tables warn."""
-    folder, run_dir = trained
-    ids, _ = by_hand(folder / "own.h5", run_dir)
-    lists = {"as it is": [3, 4, 50], "another": [4, 3, 50], "twice": [3, 3, 4]}
-    if comm.rank == 0:
-        for name, nodes in lists.items():
-            (shared_path / name).write_text("\n".join(ids[node] for node in nodes))
-    comm.barrier()
-    for name in lists:
-        capfd.readouterr()
-        predicted(comm, run_dir, shared_path / f"{name}.csv", nodes=str(shared_path / name))
-        warnings = capfd.readouterr().err.count("rows are in the original order")
-        assert warnings == (name != "as it is" and comm.rank == 0)
-        if name == "as it is":
-            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
-            assert np.load(shared_path / f"{name}.npy").shape == (3,)
-            continue
-        with pytest.raises(ConfigError, match="npy file cannot say whose its rows are") as caught:
-            predicted(comm, run_dir, shared_path / f"{name}.npy", nodes=str(shared_path / name))
-        assert caught.value.everywhere
 
 
 def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
@@ -248,29 +219,3 @@ def test_what_is_refused(comm, trained, shared_path):
             predicted(comm, run_dir, shared_path / "p.h5", **asked)
         assert caught.value.everywhere
     assert not list(shared_path.glob("p.h5"))
-
-
-def test_all_ranks_refuse_to_replace_what_is_read(comm, trained, shared_path):
-    """The graph, the list of nodes, a checkpoint: by a hard link, a symbolic link, and the name itself."""
-    folder, run_dir = trained
-    words, link, hard = shared_path / "nodes.csv", shared_path / "link.h5", shared_path / "hard.csv"
-    if comm.rank == 0:
-        words.write_text("1\n2\n")
-        link.symlink_to(folder / "own.h5")
-        hard.hardlink_to(words)
-    comm.barrier()
-    checkpoint = checkpoints(run_dir)[-1]
-    files = [folder / "own.h5", words, checkpoint]
-    before = [path.read_bytes() for path in files]
-    for output, reason in (
-        (link, f"is the input {folder / 'own.h5'} itself"),
-        (folder / "own.h5", "is the input itself"),
-        (hard, f"is the input {words} itself"),
-        (checkpoint, "is a file of the run"),
-        (run_dir / "checkpoints" / "new.h5", "is a file of the run"),
-    ):
-        for force in (True, False):
-            with pytest.raises(ConfigError) as caught:
-                predicted(comm, run_dir, output, nodes=str(words), force=force)
-            assert reason in str(caught.value) and caught.value.everywhere
-    assert [path.read_bytes() for path in files] == before and link.is_symlink()

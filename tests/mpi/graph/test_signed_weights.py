@@ -19,7 +19,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.blocks import weight_sums
-from hpcgnn.graph.relations import odd_relations, relation_weights
+from hpcgnn.graph.relations import relation_weights
 from hpcgnn.graphfile.storage import write_graph
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.schedules.full_halo import FullHalo
@@ -137,18 +137,11 @@ def test_relations(comm, stored, map_name):
     np.testing.assert_allclose(whole(comm, local, mine[2].grad), leaves[2].grad, rtol=1e-9, atol=1e-9)
     for one, other in zip(mine[:2], leaves[:2]):
         np.testing.assert_allclose(comm.total(one.grad), other.grad, rtol=1e-8, atol=1e-8)
-    counts = comm.total(odd_relations(local, RELATIONS))
-    sums = {}
-    for d, k, w in zip(GRAPH.dst, KINDS, GRAPH.weight.astype(float)):
-        sums.setdefault((d, k), []).append(w)
-    zero = [abs(sum(each)) <= 2.0**-20 * sum(map(abs, each)) for each in sums.values()]
-    below = [sum(each) < 0 and not none for each, none in zip(sums.values(), zero)]
-    assert counts.tolist() == [sum(below), sum(zero)] and sum(zero) >= 3
 
 
 @pytest.mark.processes
 def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
-    """gcn takes roots: an error that counts. sage and rgcn say what their means are. Others divide by nothing."""
+    """gcn takes roots: an error that counts. sage says what its means are. Others divide by nothing."""
     (where, path), said = stored, []
     monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
@@ -163,7 +156,7 @@ def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
     with pytest.raises(GraphError, match="sum to less than 0"):
         train_into(comm, path, shared_path / "run", model="gcn", epochs=1, partition="random")
     sage = f"0 at 3 nodes, whose mean is 0, and to less than 0 at {below},"
-    for model, words in {"sage": sage, "rgcn": "node and a relation", "gin": "", "gat": "", "pna": ""}.items():
+    for model, words in {"sage": sage, "rgcn": "", "gin": "", "gat": "", "pna": ""}.items():
         trainer, local = loaded(comm, path, where, model, "keep")
         said.clear()
         check_weights(local, trainer.model.spec, comm)

@@ -60,7 +60,7 @@ def opened(comm, path, **options):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "options", [{"partition": "random"}, {"assignment": "random-nodes"}, {"auto_partition": True}],
+    "options", [{"partition": "random"}, {"partition": "random-nodes"}, {"partition": ""}],
     ids=str,
 )  # fmt: skip
 def test_one_rank_reads_for_all(comm, path, looked_at, options):
@@ -105,7 +105,7 @@ def test_copies_that_differ_in_whether_they_have_a_map(comm, path, shared_path):
     if comm.rank == comm.size - 1:
         with h5py.File(mine, "r+") as file:
             del file["partitionings"]
-    file, _, cluster_to_rank = opened(comm, mine, partition="", auto_partition=True)
+    file, _, cluster_to_rank = opened(comm, mine, partition="")
     with file:
         everyone = comm.allgather_object(cluster_to_rank.tolist())
         assert everyone == [everyone[0]] * comm.size and sorted(set(everyone[0])) == list(range(comm.size))
