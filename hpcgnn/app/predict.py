@@ -25,7 +25,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.hdf5 import text_type
 from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder
-from hpcgnn.graphfile.own_ids import find_nodes, kind_of_ids, longest_id, read_ids
+from hpcgnn.graphfile.own_ids import kind_of_ids, longest_id, nodes_of, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
@@ -128,7 +128,9 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
     with GraphFile(graph) as file:
         if request.table is not None:
             request.table.read(file)
-        return find_nodes(file, read_list(request.nodes), f"--nodes {request.nodes}") if request.nodes else None
+        if not request.nodes:
+            return None
+        return np.unique(nodes_of(file, read_list(request.nodes), f"--nodes {request.nodes}"))
 
 
 def _rows_of_nodes(

@@ -16,10 +16,8 @@ the bytes and messages of an epoch. It takes one process, and no MPI.
     hpcgnn estimate --graph graph.h5 --ranks 32,64,128 --ranks-per-node 2 --memory 240G --model gat --json out.json
     hpcgnn estimate --graph graph.h5 --ranks 64,256 --model sage --layers 3 --hidden 256 --like runs/two-nodes
 
-Bytes and messages are counted from the graph file. Memory comes from an epoch of the real program on two small copies
-of a rank. Of a graph that is not there yet, generate one of its numbers: python -m partition_tools generate --help.
-
---like RUN adds the least and the most seconds: the parts of an epoch of RUN, scaled by these counts."""
+Bytes and messages are counted from the graph file and are exact. Memory comes from the real program on two small
+copies of a rank. Option --like adds the least and the most seconds, scaled by these counts from a run."""
 
 
 def add_estimates(commands: Any, choices: Choices) -> None:

@@ -85,24 +85,6 @@ class TrainingPart:
         """Return the part of the graph that each layer computes in training, None for all."""
         return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
 
-    def read_in_place(self, views: "Views", plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
-        """Let the share read rows of ranks of the same node in place."""
-        memory = comm.node_memory()
-        most = 1 if memory is None else max(comm.allgather_object(len(memory.ranks)))
-        if memory is None or most == 1 or (plan.may_read_in_place and most == comm.size):
-            return  # all is sent where each node has one rank; and unasked, where nothing crosses between nodes
-        rows, whole = NodeRows(memory), views.local
-        read = within_node(whole, rows, comm, plan.returns, plan.narrows)
-        if plan.may_read_in_place:
-            views.crossing = Crossing.of(whole.inward.plan, read.inward.plan, comm)
-            if not views.crossing.saved:
-                return
-
-        def make(graph: LocalGraph) -> LocalGraph:
-            return read if graph is whole else within_node(graph, rows, comm, plan.returns, plan.narrows)
-
-        views.share_rows(rows, buffers, make)
-
 
 @dataclass
 class Views:
@@ -193,6 +175,25 @@ class Views:
         buffers.arena.shared = rows.of_all(counts + ([] if self.subgraph is None else [self.subgraph.num_owned]))
 
 
+def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
+    """Let the share read rows of ranks of the same node in place."""
+    memory = comm.node_memory()
+    most = 1 if memory is None else max(comm.allgather_object(len(memory.ranks)))
+    if memory is None or most == 1 or (plan.may_read_in_place and most == comm.size):
+        return  # all is sent where each node has one rank; and unasked, where nothing crosses between nodes
+    rows, whole = NodeRows(memory), views.local
+    read = within_node(whole, rows, comm, plan.returns, plan.narrows)
+    if plan.may_read_in_place:
+        views.crossing = Crossing.of(whole.inward.plan, read.inward.plan, comm)
+        if not views.crossing.saved:
+            return
+
+    def make(graph: LocalGraph) -> LocalGraph:
+        return read if graph is whole else within_node(graph, rows, comm, plan.returns, plan.narrows)
+
+    views.share_rows(rows, buffers, make)
+
+
 def make_views(
     local: LocalGraph,
     plan: RunPlan,
@@ -209,7 +210,7 @@ def make_views(
     elif learns and plan.prunes:
         views.shares = part.shares(local, model, comm)
     if comm.size > 1 and (plan.in_place or plan.may_read_in_place):
-        part.read_in_place(views, plan, comm, buffers)
+        _read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":
         always = plan.halo == "least"
         views.replace_all(lambda graph: least_rows(graph, comm, always))

@@ -12,28 +12,12 @@ The package knows no model, schedule or option. It tries them on two small copie
 straight line with the copy. So a future layer has its estimate, too.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from hpcgnn.config import Config
 from hpcgnn.registry import Registry
 
-if TYPE_CHECKING:
-    from hpcgnn.estimate.forecast import Forecast
-    from hpcgnn.estimate.results import Place
-
-
-class Addition(Protocol):
-    """Values of each number of ranks under a name of their own, and lines below the table."""
-
-    name: str
-
-    def values(self, forecast: "Forecast", place: "Place") -> dict[str, Any]:
-        """Of one number of ranks."""
-
-    def lines(self, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-        """For people. rows: of all numbers of ranks, with these values."""
-
-
-#: make(config) -> Addition, or None.
-ADDITIONS: Registry[Callable[[Config], Addition | None]] = Registry("addition to an estimate")
+#: make(config) -> None, or an object with values of each number of ranks under its `name`, `values(Forecast, Place)`,
+#: and the lines below the table for people, `lines(all rows)`.
+ADDITIONS: Registry[Callable[[Config], Any]] = Registry("addition to an estimate")

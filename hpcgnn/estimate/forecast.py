@@ -23,7 +23,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
-from hpcgnn.plugins.account import FREE_HEAP, SHARED
+from hpcgnn.plugins.account import FREE_HEAP
 
 # Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -48,7 +48,6 @@ PARTS = {
     FREE_HEAP: "activations",
     "parameters, gradients, optimizer": "gradients",
     "halo buffers": "halo_buffers",
-    SHARED: "activations",
     "shared memory of MPI": "libraries",
     SUMS: "gradients",
 }
@@ -222,13 +221,9 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
 
     def direction(way: Way) -> Direction:
         """Where ranks of a node read each other's rows in place, each has a lane of the node's rows."""
-        rows, far, edges = way.ranks, way.travelling, (pick(way.own), pick(way.remote))
-        if far.nodes is None:
-            return Direction(*edges, pick(rows.received), pick(rows.sent), rows.largest)
-        ranks = far.nodes.sizes
+        far, ranks = way.travelling, way.travelling.nodes.sizes
         received, sent = (pick(np.repeat(each / ranks, ranks)) for each in (far.received, far.sent))
-        near = pick(rows.received - rows.crossing(far.nodes.per_node).received)
-        return Direction(*edges, received, sent, -(-far.largest // far.nodes.fewest), near)
+        return Direction(pick(way.own), pick(way.remote), received, sent, -(-far.largest // far.nodes.fewest))
 
     return Size(
         ranks=shares.ranks,

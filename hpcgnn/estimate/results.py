@@ -80,10 +80,6 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "evaluation_bytes": evaluation,
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
-        "halo_rows_per_node": float(shares.map_rows / max(1, shares.nodes.sum())),
-        "peers": {"max": int(shares.inward.ranks.peers.max()), "mean": float(shares.inward.ranks.peers.mean())},
-        "imbalance_nodes": _imbalance(shares.nodes),
-        "imbalance_edges": _imbalance(shares.edges),
         "parameters": forecast.parameters,
         "epochs": forecast.epochs,
     }
@@ -112,10 +108,6 @@ def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
 def _parts(parts: dict[str, int], peak: int) -> dict[str, int]:
     """Return the parts completed with libraries, and with memory outside of the account."""
     return {**parts, "libraries": peak - sum(parts.values())}
-
-
-def _imbalance(values: Any) -> float:
-    return float(values.max() * len(values) / max(1, values.sum()))
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:

@@ -30,18 +30,13 @@ class Way:
         own, remote: int64 (P,), edges from owned nodes, and from other ranks' nodes. Rows of the node's other ranks
             count as owned where they are read in place.
         ranks: the rows between ranks.
-        nodes: the rows between nodes, if their ranks read each other's rows in place and only these travel.
+        travelling: the rows that travel: these, or those between nodes whose ranks read each other's rows in place.
     """
 
     own: np.ndarray
     remote: np.ndarray
     ranks: HaloCounts
-    nodes: HaloCounts | None = None
-
-    @property
-    def travelling(self) -> HaloCounts:
-        """The counts of the messages."""
-        return self.nodes or self.ranks
+    travelling: HaloCounts
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,8 @@ class ShareCounter:
             else:
                 nodes[rank] = train[rank] = np.count_nonzero(among[places])
         found = [self._travelling(inward, outward) for inward, outward in needs]
-        ways = [Way(own[side], remote[side], *(each[side] for each in found)) for side in range(len(self._suffixes))]
+        sides = range(len(self._suffixes))
+        ways = [Way(own[side], remote[side], found[0][side], found[-1][side]) for side in sides]
         halo, crossing = needs[0][0].counts(), (0, 0)
         if self._between is not None:
             apart = halo.crossing(self._between.per_node)

@@ -5,8 +5,6 @@ nearly so. The other ranks count as equal to this one: received messages are cop
 many nodes there as here; only requested rows must exist. Sent messages are counted as on a real transport.
 """
 
-import mmap
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +15,8 @@ from hpcgnn.comm.communicator import Communicator, Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.engine.probe import made_up
-from hpcgnn.exchange.nodes import NodeRows
-from hpcgnn.exchange.plan import Neighbours
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
+from hpcgnn.graphfile.ranges import segments
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import FoundEdges, LocalOrder
@@ -68,10 +65,12 @@ class GhostCommunicator(Communicator):
             self._told.remove(rank)
             rows = self.wanted.get(rank)
             tensor.copy_(torch.arange(len(tensor)) % self._columns if rows is None else rows)
-        elif given is None or not given.numel() or _torn(given, tensor):
+        elif given is None or not given.numel() or (given.dtype == torch.uint8 and len(given) != len(tensor)):
+            # Parts of narrowed rows are neither cut nor repeated: they would be mixed up.
             tensor.fill_(tensor.dtype.is_floating_point)
         else:
-            tensor.copy_(_mirrored(given, tensor))
+            times = -(-tensor.numel() // given.numel())
+            tensor.copy_(given.reshape(-1).repeat(times)[: tensor.numel()].view(tensor.shape))
             if numbers:  # of nodes that are there, and -1: here they are all different
                 self._columns = 1 + int(given.max())
                 there = tensor >= 0
@@ -95,41 +94,6 @@ class GhostCommunicator(Communicator):
         return tensor
 
 
-class GhostMemory:
-    """The memory of a node of which nobody but this rank is there."""
-
-    ranks, place = [0], 0
-
-    def allocate(self, nbytes: int) -> mmap.mmap:
-        """See NodeMemory."""
-        return mmap.mmap(-1, max(nbytes, 1))
-
-    def gather(self, value: Any) -> list[Any]:
-        """See NodeMemory."""
-        return [value]
-
-    def meet(self, number: int, kind: str, held: Sequence[bool]) -> list[bool]:
-        """Nobody has to be waited for."""
-        return list(held)
-
-    def close(self) -> None:
-        """Nothing is there to be freed."""
-
-
-def _torn(own: torch.Tensor, like: torch.Tensor) -> bool:
-    """Return whether copying would cut or repeat this rank's message.
-
-    The parts of narrowed rows (exchange/wire.py) would then be mixed up, and computed with as invalid numbers.
-    """
-    return own.dtype == torch.uint8 and own.numel() != like.numel()
-
-
-def _mirrored(own: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The own values over and over, as many as there are in `like`."""
-    times = -(-like.numel() // own.numel())
-    return own.reshape(-1).repeat(times)[: like.numel()].view(like.shape)
-
-
 _SEED = 1
 
 
@@ -141,7 +105,6 @@ class Direction:
         own, remote: numbers of edges.
         received, sent: numbers of rows.
         most: rows of the rank that receives, or sends, most.
-        near: rows of the node's other ranks that it reads in place; their edges count as own.
     """
 
     own: int
@@ -149,7 +112,6 @@ class Direction:
     received: int
     sent: int
     most: int
-    near: int = 0
 
 
 @dataclass(frozen=True)
@@ -224,28 +186,6 @@ def make_copy(size: Size, degrees: np.ndarray, plan: RunPlan, cap: int, comm: Gh
     return replace(local, split=torch.from_numpy(split), features=held)
 
 
-def on_ghost_node(local: LocalGraph, size: Size, rows: NodeRows, returns: bool) -> LocalGraph:
-    """The LocalGraph of a copy as if it read rows of other ranks of its node in place: they stand for its own edges.
-
-    Args:
-        local: the copy.
-        size: its Size.
-        rows: memory of the node.
-        returns: whether anything returns to the rows.
-    """
-
-    def joined(adjacency: Adjacency, of: Direction, columns: int) -> Adjacency:
-        near = Neighbours(rows, rows.spread(columns), rows.spread(columns + of.near * returns), [])
-        own = replace(adjacency.own, returns=adjacency.own.indices.clone()) if returns else adjacency.own
-        return replace(adjacency, own=own, plan=replace(adjacency.plan, near=near))
-
-    inward = joined(local.inward, size.inward, local.outward.own.num_rows)
-    outward = inward
-    if local.outward is not local.inward:
-        outward = joined(local.outward, size.outward or size.inward, local.inward.own.num_rows)
-    return replace(local, inward=inward, outward=outward)
-
-
 def _cap(of: Direction, cap: int) -> int:
     """Rows of a round that make as many rounds of this rank's rows as that with most has of `cap` rows."""
     rounds = max(1, -(-of.most // cap))
@@ -271,7 +211,7 @@ def _edges(of: Direction, size: Size, share: np.ndarray, spec: ModelSpec, draw: 
     local_id = draw.integers(0, max(1, n), total).astype(np.int32)
     local_id[indptr[:-1][loops > 0]] = np.flatnonzero(loops)
     # The last edges of a row are the remote ones.
-    ends = np.repeat(indptr[1:], remote) - 1 - _places(remote)
+    ends = segments(indptr[1:] - remote, remote)
     received = min(of.received, of.remote)
     ids = np.concatenate([np.arange(received), draw.integers(0, max(1, received), of.remote - received)])
     owner[ends], local_id[ends] = size.ranks - 1, draw.permutation(ids)
@@ -287,11 +227,6 @@ def _dealt(edges: int, share: np.ndarray, draw: np.random.Generator) -> np.ndarr
     rest = edges - int(counts.sum())
     counts[draw.permutation(len(counts))[:rest]] += 1
     return counts
-
-
-def _places(counts: np.ndarray) -> np.ndarray:
-    """0, 1, … for each count."""
-    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def _let_want(comm: GhostCommunicator, of: Direction, outer: int) -> None:

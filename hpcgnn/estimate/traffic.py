@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,47 +78,6 @@ class Nodes:
         return np.add.reduceat(values, self.per_node * np.arange(self.number))
 
 
-class Sent(NamedTuple):
-    """What each rank sends in one pass, int64 (P,) each: rows and their messages; what returns for rows, and its
-    messages.
-    """
-
-    rows: np.ndarray
-    messages: np.ndarray
-    rows_back: np.ndarray
-    messages_back: np.ndarray
-
-
-def sent_in_lanes(
-    nodes: Nodes, receiver: np.ndarray, offset: np.ndarray, rows: np.ndarray, segments: Iterable[Segment]
-) -> Sent:
-    """What each rank sends of what nodes send each other, cut into lanes as by Peers.
-
-    Args:
-        nodes: the Nodes.
-        receiver: int64 (pairs,), node that receives.
-        offset: int64 (pairs,), ring offset of the node that sends.
-        rows: int64 (pairs,), rows of the pair.
-        segments: Segment of all messages of a pass.
-    """
-    found = Sent(*(np.zeros(nodes.ranks, np.int64) for _ in range(4)))
-    order = np.argsort(offset, kind="stable")
-    firsts = np.searchsorted(offset[order], np.arange(nodes.number + 1))
-    for segment in segments:
-        at = order[firsts[segment.offset] : firsts[segment.offset + 1]]
-        count = np.maximum(np.minimum(rows[at], segment.stop) - segment.start, 0)
-        to, source = receiver[at], (receiver[at] - segment.offset) % nodes.number
-        senders, receivers = nodes.sizes[source], nodes.sizes[to]
-        for place in range(nodes.per_node):
-            lane = np.where(place < senders, count * (place + 1) // senders - count * place // senders, 0)
-            there = lane > 0
-            sender, taker = source * nodes.per_node + place, to * nodes.per_node + place % receivers
-            for rank, lanes, messages in ((sender, *found[:2]), (taker, *found[2:])):
-                np.add.at(lanes, rank[there], lane[there])
-                np.add.at(messages, rank[there], 1)
-    return found
-
-
 # Rows of a rank are numbered from 0; those of a node are not.
 _OF_A_RANK = 1 << 32
 _NO_PAIRS = (np.zeros(0, np.int64),) * 3
@@ -129,17 +88,20 @@ class HaloCounts:
     """The number of rows between each pair of ranks, for one direction of the edges, or a layer's part of it.
 
     Attributes:
-        ranks: P.
+        nodes: the Nodes that exchange rows; P is their number. Ranks are nodes of one rank.
         receiver, offset, rows: int64 (pairs,), for pairs with rows to send, by receiver. The sender is receiver -
             offset (modulo P).
-        nodes: the Nodes in place of ranks, if nodes exchange rows; P is then their number. None for ranks.
     """
 
-    ranks: int
+    nodes: Nodes
     receiver: np.ndarray
     offset: np.ndarray
     rows: np.ndarray
-    nodes: Nodes | None = None
+
+    @property
+    def ranks(self) -> int:
+        """P."""
+        return self.nodes.number
 
     @cached_property
     def received(self) -> np.ndarray:
@@ -236,7 +198,7 @@ class Needs:
     def _joined(self, found: Sequence[tuple[np.ndarray, ...]]) -> HaloCounts:
         self._end_node()
         receiver, offset, rows = (np.concatenate(part) for part in zip(*found, strict=True))
-        return HaloCounts(self._ranks, receiver, offset, rows, self._between if self._between.per_node > 1 else None)
+        return HaloCounts(self._between, receiver, offset, rows)
 
 
 class Covers(Needs):
@@ -269,6 +231,28 @@ def _cover(nodes: np.ndarray, rows: np.ndarray) -> int:
     return least_cover(np.append(firsts, len(nodes)), indices.astype(np.int32), len(ends))[0]
 
 
+def sent_in_lanes(halo: HaloCounts, segments: Iterable[Segment]) -> np.ndarray:
+    """int64 (4, ranks): what each rank sends of the messages of nodes in one pass over these segments, in lanes as of
+    Peers: rows and their messages; what returns for rows, and its messages.
+    """
+    nodes, found = halo.nodes, np.zeros((4, halo.nodes.ranks), np.int64)
+    order = np.argsort(halo.offset, kind="stable")
+    firsts = np.searchsorted(halo.offset[order], np.arange(nodes.number + 1))
+    for segment in segments:
+        at = order[firsts[segment.offset] : firsts[segment.offset + 1]]
+        count = np.maximum(np.minimum(halo.rows[at], segment.stop) - segment.start, 0)
+        to, source = halo.receiver[at], (halo.receiver[at] - segment.offset) % nodes.number
+        senders, receivers = nodes.sizes[source], nodes.sizes[to]
+        for place in range(nodes.per_node):
+            lane = np.where(place < senders, count * (place + 1) // senders - count * place // senders, 0)
+            there = lane > 0
+            sender, taker = source * nodes.per_node + place, to * nodes.per_node + place % receivers
+            for rank, lanes, messages in ((sender, *found[:2]), (taker, *found[2:])):
+                np.add.at(lanes, rank[there], lane[there])
+                np.add.at(messages, rank[there], 1)
+    return found
+
+
 @dataclass
 class Traffic:
     """The traffic of one kind.
@@ -299,57 +283,31 @@ def halo_traffic(
     found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
     for place, used in uses.items():
         halo = halos[place]
-        rounds = halo.rounds(cap if halo.nodes is None else halo.nodes.cap(cap))
+        rounds = halo.rounds(halo.nodes.cap(cap))
+        counted = halo if halo.nodes.per_node > 1 else halo.crossing(per_node)
         for use, times in used.items():
             turns = _cut_turns(rounds, use, limit, halo.nodes)
-            counted = halo if halo.nodes is not None or per_node == 1 else halo.crossing(per_node)
-            sent = _sent(counted, [each for turn in turns for each in turn])
-            empty = np.zeros_like(sent.rows)
-            kind = found.setdefault(use.kind, Traffic(empty.copy(), empty.copy()))
+            rows, messages, back, messages_back = sent_in_lanes(counted, [each for turn in turns for each in turn])
+            kind = found.setdefault(use.kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
             if use.rows.row_bytes:
-                kind.bytes += times * use.rows.row_bytes * sent.rows
-                kind.messages += times * sent.messages
+                kind.bytes += times * use.rows.row_bytes * rows
+                kind.messages += times * messages
             if use.back is not None:
-                kind.bytes += times * use.back.row_bytes * sent.rows_back
-                kind.messages += times * sent.messages_back
+                kind.bytes += times * use.back.row_bytes * back
+                kind.messages += times * messages_back
     return found
 
 
-def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes | None = None) -> list[list[Segment]]:
+def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes) -> list[list[Segment]]:
     """Return the segments of each turn of a stream, cut as Stream does.
 
     Args:
         rounds: the rounds.
         use: a use of the stream.
         limit: bytes of the halo buffers.
-        nodes: the Nodes that exchange, or None for ranks.
+        nodes: the Nodes that exchange.
     """
     back = use.back or Form(0, 0, use.rows.dtype)
-    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, 1 if nodes is None else nodes.fewest)
+    cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, nodes.fewest)
     groups = coalesce(rounds.sizes, cap)
     return [merge(each for index in group for each in rounds.segments[index]) for group in groups]
-
-
-def _sent(halo: HaloCounts, segments: Sequence[Segment]) -> Sent:
-    """Return the messages of each rank in one pass over these segments."""
-    if halo.nodes is not None:
-        return sent_in_lanes(halo.nodes, halo.receiver, halo.offset, halo.rows, segments)
-    there, back = _messages(halo, [(each.offset, each.start) for each in segments])
-    return Sent(halo.sent, there, halo.received, back)
-
-
-def _messages(halo: HaloCounts, segments: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
-    """Return int64 (P,) twice: each rank's messages with rows, and its messages with gradients.
-
-    Args:
-        halo: counts of the rows.
-        segments: (ring offset, first row) of each.
-    """
-    offsets, starts = np.array(segments, np.int64).reshape(-1, 2).T
-    size = 1 + int(max(halo.rows.max(initial=0), starts.max(initial=0)))
-    keys = np.sort(offsets * size + starts)
-    first = np.searchsorted(keys, halo.offset * size)
-    counts = np.searchsorted(keys, halo.offset * size + halo.rows) - first
-    sender = (halo.receiver - halo.offset) % halo.ranks
-    there, back = (np.bincount(who, counts, halo.ranks).astype(np.int64) for who in (sender, halo.receiver))
-    return there, back

@@ -15,11 +15,10 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.engine.views import TrainingPart, Views, layers_to_prune
-from hpcgnn.estimate.small_copy import GhostCommunicator, GhostMemory, Size, make_copy, on_ghost_node
+from hpcgnn.engine.views import TrainingPart, layers_to_prune
+from hpcgnn.estimate.small_copy import GhostCommunicator, Size, make_copy
 from hpcgnn.estimate.traffic import Place, place_of
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
@@ -137,23 +136,23 @@ class Experiment:
             return self._try_out(size.scaled(factor), degrees, factor, pruned)
 
     def _try_out(self, small: Size, degrees: np.ndarray, factor: float, pruned: int | None) -> Trial:
-        row_bytes, config = self.probe.row_bytes, self.plan.config
+        plan, row_bytes = self.plan.changed(intra_node="messages"), self.probe.row_bytes
         most = max(small.inward.most, small.outward.most if small.outward else 0)
         least = 3 * row_bytes * max(3, -(-most // ROUNDS))
         buffers = HaloBuffers(max(round(self.limit * factor), least))
         buffers.declare(max(1, row_bytes))
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(small.ranks)
-        local = make_copy(small, degrees, self.plan, cap, comm)
-        seen = None if small.seen is None else make_copy(small.seen, degrees, self.plan, cap, comm)
+        local = make_copy(small, degrees, plan, cap, comm)
+        seen = None if small.seen is None else make_copy(small.seen, degrees, plan, cap, comm)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         loaded += local.original_id.nbytes
         with LiveTensors() as making:
-            part = _PartOfCopy(small, seen, pruned)
-            trainer = Trainer(local, self.plan, comm, buffers, make_plugins, profile, part=part)
+            part = _PartOfCopy(seen, pruned)
+            trainer = Trainer(local, plan, comm, buffers, make_plugins, profile, part=part)
         account: dict[tuple[int, str], dict[str, int]] = {}
-        evaluates = config.run.eval_every > 0
+        evaluates = plan.config.run.eval_every > 0
         for number in range(len(trainer.stages)):
             trainer.begin_stage(number, 0)
             trainer.step(0)
@@ -178,7 +177,7 @@ class Experiment:
         rows = views.rows_computed(len(convs)) or [views.trained_on.num_owned] * len(convs)
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
-        if self.plan.prunes and trainer.views.subgraph is None:
+        if plan.prunes and trainer.views.subgraph is None:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
@@ -188,13 +187,12 @@ class _PartOfCopy(TrainingPart):
     """The part of a copy that training sees.
 
     Attributes:
-        size: Size of the copy.
         seen: the subgraph of `--inductive`.
         pruned: see `Experiment.try_out`.
     """
 
-    def __init__(self, size: Size, seen: LocalGraph | None, pruned: int | None) -> None:
-        self._size, self._seen, self._number = size, seen, pruned
+    def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
+        self._seen, self._number = seen, pruned
 
     def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
         assert self._seen is not None, "a size has one where the configuration does"
@@ -205,11 +203,6 @@ class _PartOfCopy(TrainingPart):
             for back, conv in enumerate(reversed(model.convs)):
                 conv.worthwhile = 1.0 if back < self._number else -1.0
         return super().shares(local, model, comm)
-
-    def read_in_place(self, views: Views, plan: RunPlan, comm: Communicator, buffers: HaloBuffers) -> None:
-        """Use the node's memory, with the rows of this rank alone."""
-        rows = NodeRows(GhostMemory())
-        views.share_rows(rows, buffers, lambda graph: on_ghost_node(graph, self._size, rows, plan.returns))
 
 
 @contextlib.contextmanager

@@ -73,11 +73,6 @@ def longest_id(file: "GraphFile") -> int:
     return max((int(np.diff(offsets).max(initial=0)) for offsets in slabs), default=0)
 
 
-def find_nodes(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
-    """Return the numbers of the nodes with these ids, int64, ascending. See `nodes_of`."""
-    return np.unique(nodes_of(file, wanted, where))
-
-
 def nodes_of(file: "GraphFile", wanted: Sequence[str], where: str) -> np.ndarray:
     """int64 (m,): the number of the node with each id, in the order of `wanted`. Memory: the wanted ids, and one slab.
 

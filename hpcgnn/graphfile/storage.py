@@ -291,25 +291,21 @@ class GraphFile:
         count = sum(stop - start for start, stop in ranges) if count is None else count
         out = np.empty((count, *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
         # HDF5 makes one floating-point type of another several times slower than numpy.
-        direct = number is None and not halved and (out.dtype.kind != "f" or out.dtype == dataset.dtype)
         between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
         chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
         try:
             for piece in pieces(ranges, chunk, chunk * row_bytes):
                 wanted = slice(row, row := row + sum(stop - start for start, stop in piece.ranges))
-                if direct and piece.whole:
-                    dataset.read_direct(out, np.s_[piece.start : piece.stop], wanted)
+                if halved:
+                    around = narrow.read_bits(dataset, piece.start, piece.stop)
+                    around = around if as_bits else narrow.widened(around)
                 else:
-                    if halved:
-                        around = narrow.read_bits(dataset, piece.start, piece.stop)
-                        around = around if as_bits else narrow.widened(around)
-                    else:
-                        around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
-                        dataset.read_direct(around, np.s_[piece.start : piece.stop])
-                    places = wanted if number is None else number[wanted]
-                    with np.errstate(over="ignore"):  # numbers out of range become infinite
-                        out[places] = around if piece.whole else around[piece.rows()]
+                    around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
+                    dataset.read_direct(around, np.s_[piece.start : piece.stop])
+                places = wanted if number is None else number[wanted]
+                with np.errstate(over="ignore"):  # numbers out of range become infinite
+                    out[places] = around if piece.whole else around[piece.rows()]
                 self.progress()
         except (OSError, RuntimeError) as error:
             message = f"{self.path}: dataset {name} is corrupted (checksum or read error: {error})"

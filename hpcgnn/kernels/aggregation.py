@@ -9,11 +9,9 @@ ranks. After a ReLU many neighbours are zero, so the rule matters.
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
-from .interface import codes
 from .kernel import Arguments, accumulation_dtype, kernel
 
 #: Elements of an expanded piece of edges in torch: 16 MiB of float32.
@@ -23,25 +21,24 @@ BLOCK = {"indptr": "int64 [num_rows + 1]", "indices": "int32 [edges]"}
 ROWS = "optional int32 [num_rows]"
 #: Without stored rows, the block has all rows.
 ALL_ROWS = (("rows", "num_rows", "n", "indptr"),)
-#: {a fault of a block: what is said of it}; their codes in the library.
-_FAULTS = {
-    "indptr_start": "indptr must start at 0 or above",
-    "indptr_order": "indptr must not decrease",
-    "indptr_end": "indptr must not exceed the number of indices",
-    "row_range": "rows must lie in [0, num_rows)",
-    "row_order": "rows must increase strictly",
-    "index_range": "indices must lie in [0, num_sources)",
-}
-_FAULT_CODES = codes(*_FAULTS)
 
 
-def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """(edges, stored row of each, source of each) in pieces of bounded size."""
-    begin, end = int(a.indptr[0]), int(a.indptr[-1])
-    step = max(1, PIECE // max(1, width))
-    for first in range(begin, end, step):
-        edges = torch.arange(first, min(first + step, end))
-        yield edges, torch.searchsorted(a.indptr, edges, right=True) - 1, a.indices[edges].to(torch.int64)
+def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
+    time.
+    """
+    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
+    while first < stored:
+        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
+        last = min(stored, max(last, first + 1))
+        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
+        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
+        columns = a.indices[edges].to(torch.int64)
+        fresh = torch.ones_like(edges, dtype=torch.bool)
+        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
+        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
+        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
+        first = last
 
 
 @kernel(
@@ -54,7 +51,6 @@ def _pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tens
         "weight": "optional sum of x [edges]",
         "source_scale": "optional sum of x [sources]",
         "row_scale": "optional sum of x [n]",
-        "accumulate": False,
     },
     without=ALL_ROWS,
     memory="gather: no memory for the partial sums of rows with very many edges",
@@ -71,22 +67,22 @@ def gather(a: Arguments) -> None:
     edges). So results do not depend on the number of threads. Index ranges are not checked (see `check_block`). y must
     not overlap x.
     """
-    num_stored, dtype = len(a.indptr) - 1, accumulation_dtype(a.x.dtype)
-    sums = torch.zeros(num_stored, a.x.shape[1], dtype=dtype)
-    for edges, stored, sources in _pieces(a, a.x.shape[1]):
+    dtype = accumulation_dtype(a.x.dtype)
+    sums = torch.zeros(a.y.shape, dtype=dtype)
+    for edges, target, sources, _ in edge_pieces(a, a.x.shape[1]):
         message = a.x[sources].to(dtype)
         if a.weight is not None or a.source_scale is not None:
             coefficient = torch.ones(len(edges), dtype=dtype) if a.weight is None else a.weight[edges]
             if a.source_scale is not None:
                 coefficient = coefficient * a.source_scale[sources]
             message = message * coefficient[:, None]
-        sums.index_add_(0, stored, message)
-    target = torch.arange(num_stored) if a.rows is None else a.rows.to(torch.int64)
+        sums.index_add_(0, target, message)
     if a.row_scale is not None:
-        sums *= a.row_scale[target, None]
+        sums *= a.row_scale[:, None]
     if a.accumulate:
-        sums += a.y[target].to(dtype)
-    a.y[target] = sums.to(a.y.dtype)
+        sums += a.y
+    stored = slice(None) if a.rows is None else a.rows
+    a.y[stored] = sums[stored].to(a.y.dtype)
 
 
 @kernel(
@@ -109,8 +105,7 @@ def gather_largest(a: Arguments) -> None:
     with e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. Before the first block y is -inf and
     count 0. A NaN stays, and its count means nothing. Ranges of indices are not checked.
     """
-    for _, stored, sources in _pieces(a, a.y.shape[1]):
-        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+    for _, target, sources, _ in edge_pieces(a, a.y.shape[1]):
         index, value, before = target[:, None].expand(-1, a.y.shape[1]), a.x[sources], a.y.clone()
         a.y.scatter_reduce_(0, index, value, "amax")
         a.count.masked_fill_((a.y > before) | a.y.isnan(), 0)
@@ -136,8 +131,7 @@ def gather_matching(a: Arguments) -> None:
     g their gradients divided by their counts.
     """
     width = a.y.shape[1]
-    for _, stored, sources in _pieces(a, width):
-        target = stored if a.rows is None else a.rows[stored].to(torch.int64)
+    for _, target, sources, _ in edge_pieces(a, width):
         g, value = a.x[sources].split(width, 1)
         a.y.index_add_(0, target, g * (a.own[target] == value))
 
@@ -151,23 +145,17 @@ def gather_matching(a: Arguments) -> None:
         "scale": "optional sum of x [rows]",
     },
 )
-def _pack(a: Arguments) -> None:
-    taken = a.x[a.index]
-    if a.scale is not None:
-        taken = taken.to(a.scale.dtype) * a.scale[a.index][:, None]
-    a.out.copy_(taken)
-
-
-def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.Tensor | None = None) -> None:
+def pack(a: Arguments) -> None:
     """out[i] = scale[index[i]] * x[index[i]]: rows to send, scaled, and rounded or widened if `out` has another type.
 
     out (m, F) and x (n, F) are of one dtype (float32, float64, bfloat16; without scale also float16, int8). Or out is
     bfloat16 and x float32, or out is float32 and x narrower. index is (m,) int32 in [0, n), not checked. scale is (n,)
-    float64 with float64 x, else float32. Raises ValueError for a wrong dtype, shape or layout.
+    float64 with float64 x, else float32.
     """
-    if scale is not None and out.dtype in (torch.float16, torch.int8):
-        raise ValueError(f"out: expected torch.float32, got {out.dtype}, which is moved without scale alone")
-    _pack(out, x, index, scale)
+    taken = a.x[a.index]
+    if a.scale is not None:
+        taken = taken.to(a.scale.dtype) * a.scale[a.index][:, None]
+    a.out.copy_(taken)
 
 
 @kernel(
@@ -178,7 +166,6 @@ def pack(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, scale: torch.T
         "x": "type of out (rows, width)",
         "place": "optional int32 [num]",
         "weight": "optional sum of out [num]",
-        "distinct": False,
     },
     without=(("place", "rows", "num", "x"),),
 )
@@ -189,51 +176,26 @@ def add_rows(a: Arguments) -> None:
     Without place, x has a row for each i. `distinct` says that index has no row twice, for a better split of the work;
     not checked. out and x must not overlap.
     """
-    step = len(a.index) if a.place is None and a.weight is None else PIECE // max(1, a.x.shape[1])
-    for first in range(0, len(a.index), max(1, step)):
-        some = slice(first, first + max(1, step))
-        rows = a.x[some] if a.place is None else a.x[a.place[some]]
-        if a.weight is not None:
-            rows = (rows.to(a.weight.dtype) * a.weight[some, None]).to(a.x.dtype)
-        a.out.index_add_(0, a.index[some], rows)
+    rows = a.x if a.place is None else a.x[a.place]
+    if a.weight is not None:
+        rows = (rows.to(a.weight.dtype) * a.weight[:, None]).to(a.x.dtype)
+    a.out.index_add_(0, a.index, rows)
 
 
-@kernel(
-    "hg_check_block",
-    {
-        "indptr": "int64 [num_stored + 1]",
-        "indices": "int32 [num_indices]",
-        "rows": "optional int32 [num_stored]",
-        "position": "int64 [one]",
-        "num_rows": ...,
-        "num_sources": ...,
-    },
-)
-def _check_block(a: Arguments) -> int:
-    def first(bad: torch.Tensor) -> int | None:
-        return int(bad.to(torch.int8).argmax()) if bool(bad.any()) else None
-
-    def found(fault: str, position: int) -> int:
-        a.position[0] = position
-        return _FAULT_CODES[fault]
-
-    if int(a.indptr[0]) < 0:
-        return found("indptr_start", 0)
-    if (at := first(a.indptr[1:] < a.indptr[:-1])) is not None:
-        return found("indptr_order", at)
-    if int(a.indptr[-1]) > len(a.indices):
-        return found("indptr_end", len(a.indptr) - 1)
-    if a.rows is not None:
-        outside = first((a.rows < 0) | (a.rows >= a.num_rows))
-        unordered = first(a.rows[1:] <= a.rows[:-1])
-        if outside is not None and (unordered is None or outside <= unordered + 1):
-            return found("row_range", outside)
-        if unordered is not None:
-            return found("row_order", unordered + 1)
-    used = a.indices[int(a.indptr[0]) : int(a.indptr[-1])]
-    if (at := first((used < 0) | (used >= a.num_sources))) is not None:
-        return found("index_range", int(a.indptr[0]) + at)
-    return 0
+def _faults(
+    indptr: torch.Tensor, indices: torch.Tensor, rows: torch.Tensor | None, num_rows: int, num_sources: int
+) -> Iterator[tuple[str, torch.Tensor, int, torch.Tensor]]:
+    """(fault, numbers, the first one that was looked at, whether each from there on is wrong)."""
+    yield "indptr must start at 0 or above", indptr, 0, indptr[:1] < 0
+    yield "indptr must not decrease", indptr, 0, indptr[1:] < indptr[:-1]
+    yield "indptr must not exceed the number of indices", indptr, 0, indptr > len(indices)
+    if rows is not None:
+        yield "rows must lie in [0, num_rows)", rows, 0, (rows < 0) | (rows >= num_rows)
+        yield "rows must increase strictly", rows, 1, rows[1:] <= rows[:-1]
+    begin = int(indptr[0])
+    used = indices[begin : int(indptr[-1])]
+    if len(used) and (used.min() < 0 or used.max() >= num_sources):  # no memory is taken for each edge before
+        yield "indices must lie in [0, num_sources)", indices, begin, (used < 0) | (used >= num_sources)
 
 
 def check_block(
@@ -244,21 +206,13 @@ def check_block(
     indptr (R + 1,) int64, indices (E,) int32, rows (R,) int32 or None. `num_rows` and `num_sources` are the numbers of
     rows of y and x. Raises ValueError naming the first fault and its place.
     """
-    at = torch.zeros(1, dtype=torch.int64)
-    given: dict[str, Any] = {"indptr": indptr, "indices": indices, "rows": rows, "position": at}
-    given |= {"num_rows": num_rows, "num_sources": num_sources}
-    _check_block.check(**given)
-    num_stored = len(indptr) - 1
-    if rows is None and num_stored != num_rows:
-        raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {num_stored + 1}")
-    code, position = _check_block(**given), int(at)
-    if code:
-        fault = next(name for name, each in _FAULT_CODES.items() if each == code)
-        values = (
-            indices if fault == "index_range" else rows if rows is not None and fault.startswith("row_") else indptr
-        )
-        window = values[max(0, position - 1) : position + 2].tolist()
-        raise ValueError(
-            f"block: {_FAULTS[fault]} (num_rows {num_rows}, num_sources {num_sources}, {indices.numel()} indices); "
-            f"first wrong at position {position}, near {window}"
-        )
+    if rows is None and len(indptr) != num_rows + 1:
+        raise ValueError(f"indptr: expected {num_rows + 1} entries for {num_rows} rows, got {len(indptr)}")
+    for said, numbers, first, wrong in _faults(indptr, indices, rows, num_rows, num_sources):
+        if wrong.any():
+            position = first + int(wrong.to(torch.int8).argmax())
+            window = numbers[max(0, position - 1) : position + 2].tolist()
+            raise ValueError(
+                f"block: {said} (num_rows {num_rows}, num_sources {num_sources}, {len(indices)} indices); first wrong "
+                f"at position {position}, near {window}"
+            )

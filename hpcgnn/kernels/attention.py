@@ -14,12 +14,11 @@ Attention weights exist for a few edges at a time only. Notation: H heads of wid
 h·D + D - 1 of a row belong to head h.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from .aggregation import ALL_ROWS, BLOCK, PIECE, ROWS
+from .aggregation import ALL_ROWS, BLOCK, ROWS, edge_pieces
 from .kernel import Arguments, kernel
 from .randomness import philox, rule
 
@@ -30,14 +29,11 @@ Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
 DROPPED = {
     "row_ids": "optional int64 [n]",
     "column_ids": "optional int64 [columns]",
-    "key": 0,
-    "threshold": 0,
     "scale": 1.0,
 }
 #: Without `returns`, gradients of the other end have a row for each column.
 OWN_COLUMNS = ("returns", "returned", "columns", "returns")
 NO_MEMORY = "attention: no memory for the partial results of a block"
-_COMMON = {"heads": ..., "slope": ..., "complete": False, **DROPPED}
 
 
 def of_dropout(dropout: Dropout | None, forward: bool = True) -> dict[str, Any]:
@@ -63,24 +59,6 @@ def edge_words(dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor, co
     return philox(counters, key).reshape(dst.numel(), 4 * groups)[:, :columns]
 
 
-def edge_pieces(a: Arguments, width: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Yields (edges, row of each, column of each, number of equal edges before each) of a block, some whole rows at a
-    time.
-    """
-    step, stored, first = max(1, PIECE // max(1, width)), len(a.indptr) - 1, 0
-    while first < stored:
-        last = int(torch.searchsorted(a.indptr, a.indptr[first] + step, right=True)) - 1
-        last = min(stored, max(last, first + 1))
-        edges = torch.arange(int(a.indptr[first]), int(a.indptr[last]))
-        row = torch.repeat_interleave(torch.arange(first, last), a.indptr[first : last + 1].diff())
-        columns = a.indices[edges].to(torch.int64)
-        fresh = torch.ones_like(edges, dtype=torch.bool)
-        fresh[1:] = (row[1:] != row[:-1]) | (columns[1:] != columns[:-1])
-        start = torch.where(fresh, torch.arange(len(edges)), 0).cummax(0).values if len(edges) else edges
-        yield edges, row if a.rows is None else a.rows[row].to(torch.int64), columns, torch.arange(len(edges)) - start
-        first = last
-
-
 def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torch.Tensor) -> torch.Tensor:
     """Attention dropout's factors 0 or 1 / (1 - p) of edges between these ids: (edges, heads) float64."""
     return (edge_words(dst, src, duplicate, a.heads, a.key) >= a.threshold).to(torch.float64) * a.scale
@@ -100,7 +78,6 @@ _normalise = kernel(
         "y": "written float (rows, heads * head_width)",
         "denominator": "type of y (rows, heads)",
         "bias": "optional type of y [heads * head_width]",
-        "heads": ...,
     },
 )(_divide)
 
@@ -116,8 +93,8 @@ _normalise = kernel(
         **BLOCK,
         "rows": ROWS,
         "bias": "optional type of y [heads * head_width]",
-    }
-    | _COMMON,
+        **DROPPED,
+    },
     without=ALL_ROWS,
     memory=NO_MEMORY,
 )
@@ -181,11 +158,6 @@ def attend_forward(
             denominator and gets the bias, and `attend_finish` only makes lse.
         bias: (F,) or None, with `complete` only.
     """
-    if more.get("complete"):
-        if more.get("rows") is not None:
-            raise ValueError("complete: expected no rows with it")
-    elif more.get("bias") is not None:
-        raise ValueError("bias: expected complete with it")
     _attend_forward(*tensors, heads=heads, slope=slope, **of_dropout(dropout), **more)
 
 
@@ -209,14 +181,8 @@ def attend_finish(
         bias: (F,) or None.
         share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
     """
-    for name, tensor in (("running_max", running_max), ("lse", lse), ("share", share)):
-        if tensor is not None and (tensor.shape != denominator.shape or tensor.dtype != denominator.dtype):
-            wanted = f"shape {tuple(denominator.shape)} and {denominator.dtype}"
-            raise ValueError(f"{name}: expected {wanted}, got {tuple(tensor.shape)} and {tensor.dtype}")
     if y is not None:
         _normalise(y, denominator, bias, heads=denominator.shape[-1])
-    elif bias is not None:
-        raise ValueError("bias: expected None without y")
     empty = denominator == 0
     if share is None:
         torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
@@ -237,10 +203,8 @@ def attend_finish(
         "rows": ROWS,
         "bias": "optional type of gz [heads * head_width]",
         "returns": "optional int32 [edges]",
-        "of_gy": ...,
-        "shared": ...,
-    }
-    | _COMMON,
+        **DROPPED,
+    },
     without=(*ALL_ROWS, OWN_COLUMNS),
     memory=NO_MEMORY,
 )
@@ -308,8 +272,6 @@ def attend_backward(
         returns: (E,) int32 or None: the row of ga_dst that each edge adds to, in place of its column. ga_dst may then
             have any number of rows; not checked.
     """
-    if more.get("complete") and more.get("rows") is not None:
-        raise ValueError("complete: expected no rows with it")
     more |= of_dropout(dropout, False)
     of_gy = 1 if shared else heads
     _attend_backward(*tensors, heads=heads, of_gy=of_gy, slope=slope, shared=shared, **more)

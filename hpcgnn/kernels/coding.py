@@ -34,7 +34,7 @@ _PIECE = 1 << 18  # numbers that torch rounds at a time
         "factors": "written float32 (num, 1)",
         "x": "float (rows, width)",
         "ids": "int64 [num]",
-        "key": ...,
+        "key": 0,
         "index": "optional int32 [num]",
         "scale": "optional type of x [rows]",
     },
@@ -78,7 +78,7 @@ def widen(a: Arguments) -> None:
         "steps": f"written {_STEPS}",
         "x": "float (num, width)",
         "ids": "int64 [num]",
-        "key": ...,
+        "key": 0,
     },
 )
 def encode(a: Arguments) -> None:

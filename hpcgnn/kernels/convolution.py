@@ -18,14 +18,11 @@ _COMMON = {
     "memory": "optional float32 (memory_rows, memory_columns)",
     "outputs": "optional int32 [num_outputs]",
     "taken": _ONE_TILE,
-    "gather": None,
-    "tile": ...,
-    "streamed": ...,
 }
 _NO_MEMORY = "a convolution: no memory to work in"
 #: `gather` of consecutive rows, without its result.
-_SUMMED = {name: entry for name, entry in gather.table.items() if name not in ("y", "rows", "accumulate")}
-_SUMMED |= {"x": "float32 (sources, width)", "row_scale": "optional sum of x [num_rows]", "num_rows": ...}
+_SUMMED = {name: entry for name, entry in gather.table.items() if name not in ("y", "rows")}
+_SUMMED |= {"x": "float32 (sources, width)", "row_scale": "optional sum of x [num_rows]"}
 _gathering = kernel("hg_gather", _SUMMED)(None)
 _convolve = kernel(
     "hg_convolve",
@@ -54,9 +51,6 @@ _convolve_backward = kernel(
         "spare": _ONE_TILE,
         "apart": _ONE_TILE,
         "places": "optional int32 [tile_rows]",
-        "first": ...,
-        "scale": 1.0,
-        "relu": False,
     }
     | _COMMON,
     memory=_NO_MEMORY,

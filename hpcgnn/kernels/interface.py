@@ -6,21 +6,13 @@ is used only if it was built from the same sources (`library.py`).
 
 import ctypes
 import re
-from ctypes import POINTER, c_char_p, c_double, c_int, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_void_p
 from typing import Any, NamedTuple
 
 import torch
 
 from .sources import NATIVE
 
-_NUMBERS = {
-    "int": c_int,
-    "int32_t": c_int32,
-    "int64_t": c_int64,
-    "uint32_t": c_uint32,
-    "uint64_t": c_uint64,
-    "double": c_double,
-}
 _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
@@ -40,47 +32,28 @@ class Interface(NamedTuple):
 
 
 def read(text: str) -> Interface:
-    """Parse a header, in `native/interface.h`'s subset of C. Raises ValueError for an unknown type or line."""
+    """Parse a header, in `native/interface.h`'s subset of C."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
-    found = Interface({}, {}, {})
+    found = Interface({name: int(value) for name, value in re.findall(r"(HG_\w+)(?: =)? (\d+)", text)}, {}, {})
 
     def declared(declaration: str) -> tuple[str, Any]:
         """(name, type) of `const void *x` and the like."""
         match = _WORD.match(" ".join(declaration.split()))
-        if match is None:
-            raise ValueError(f"native/interface.h: expected a type and a name, got {declaration!r}")
+        assert match is not None, declaration
         kind, star, name = match.groups()
         if star and kind in found.structures:
             return name, POINTER(found.structures[kind])
         if star:
             return name, c_char_p if kind == "char" else c_void_p
-        if kind not in _NUMBERS:
-            raise ValueError(f"native/interface.h: expected one of {', '.join(_NUMBERS)}, got {declaration!r}")
-        return name, _NUMBERS[kind]
+        return name, getattr(ctypes, f"c_{kind.removesuffix('_t')}")
 
-    def arguments(text: str) -> dict[str, Any]:
-        return {} if text == "void" else dict(declared(each) for each in text.split(","))
-
-    def constants(match: re.Match[str]) -> str:
-        found.constants.update((name, int(value)) for name, value in re.findall(r"(HG_\w+)(?: =)? (\d+)", match[0]))
-        return ""
-
-    def structure(match: re.Match[str]) -> str:
-        fields = [declared(each) for each in match[1].split(";")[:-1]]
-        found.structures[match[2]] = type(match[2], (ctypes.Structure,), {"_fields_": fields})
-        return ""
-
-    def function(match: re.Match[str]) -> str:
-        result = None if match[1] == "void " else declared(match[1] + "result")[1]
-        found.functions[match[2]] = Function(result, arguments(match[3]))
-        return ""
-
-    text = re.sub(r"^#(ifndef|include|endif|define \w+$|define HG_EXPORT).*\n", "", text, flags=re.MULTILINE)
-    text = re.sub(r"#define HG_\w+ \d+ *\n|enum \{[^{}]*\};", constants, text)
-    text = re.sub(r"typedef struct \{([^{}]*)\} (hg_\w+);", structure, text)
-    text = re.sub(r"HG_EXPORT ([\w ]+[ *])(hg_\w+)\(([^()]*)\);", function, text)
-    if text.strip():
-        raise ValueError(f"native/interface.h: expected nothing else than is read here, got {text.strip()[:80]!r}")
+    for members, name in re.findall(r"typedef struct \{([^{}]*)\} (hg_\w+);", text):
+        fields = [declared(each) for each in members.split(";")[:-1]]
+        found.structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+    for kind, name, given in re.findall(r"HG_EXPORT ([\w ]+[ *])(hg_\w+)\(([^()]*)\);", text):
+        result = None if kind == "void " else declared(kind + "result")[1]
+        arguments = {} if given == "void" else dict(declared(each) for each in given.split(","))
+        found.functions[name] = Function(result, arguments)
     return found
 
 

@@ -17,17 +17,18 @@ name. The entry of a tensor has, in this order:
   also in an expression. The last name of an expression is taken from the length where it is not known.
 
 C gets pointers, and under their names strides (`x_stride`, or `x_down` and `x_across` of a strided matrix), codes of
-dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. What is not given is NULL
-or 0. Other entries are defaults of values, `...` of those without one.
+dtypes (`x_type`, and `type` of the first argument with a dtype of its own), sizes and values. A value is a number of C
+that no tensor determines; it is given by its name there. Arguments that are not given are NULL or 0. Other entries of a
+table are defaults of values, in the order of a call by place.
 
 Whatever reaches compiled code as a pointer has the dtype, shape and layout that it is read with. The checks look at a
 tensor's description only. Ranges of indices are the one thing left out; `check_block` looks at those, once per block.
-A function made of the table does all checks in one pass, since there are several for each tensor of each call.
 """
 
+import contextlib
 import ctypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -70,13 +71,13 @@ _NAME = re.compile(r"[a-z_]+")
 
 
 class _Entry(NamedTuple):
-    """A tensor of a table. `dtypes` are those of `like`'s dtype, or `free` ones. Sizes are expressions of names."""
+    """A tensor of a table. dtypes: of `like`'s dtype, or free ones. sizes: {expression: (its function, its names)}."""
 
     name: str
     field: str
     like: str | None
     dtypes: Any
-    sizes: list[str]
+    sizes: dict[str, tuple[Callable[..., int], list[str]]]
     words: list[str]
 
 
@@ -89,77 +90,14 @@ def _entry(name: str, text: str) -> _Entry:
     match = _ENTRY.fullmatch(text)
     if match is None:
         raise ValueError(f"{name}: expected dtype and shape of a tensor, got {text!r}")
-    rule, shape = match["rule"], match["shape"][1:-1].split(",")
+    rule, shape = match["rule"], [each.strip() for each in match["shape"][1:-1].split(",")]
     dtypes = BELONGING[rule] if match["like"] else DTYPES.get(rule) or (getattr(torch, rule),)
     words = match["words"].split() + ["contiguous"] * (len(shape) == 1)
-    return _Entry(name, match["field"] or name, match["like"], dtypes, [each.strip() for each in shape], words)
-
-
-def _refuse(entry: _Entry, tensor: object, allowed: _Dtypes, known: dict[str, Any]) -> None:
-    """Raise ValueError for what is wrong with `tensor`."""
-    name = entry.name
-    if not isinstance(tensor, torch.Tensor):
-        raise ValueError(f"{name}: expected a torch tensor, got {type(tensor).__name__}")
-    if not tensor.is_cpu:
-        raise ValueError(f"{name}: expected a tensor on the CPU, got one on {tensor.device}")
-    if tensor.dtype not in allowed:
-        raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))}, got {tensor.dtype}")
-    wanted = []
-    for text in entry.sizes:
-        said = _NAME.sub(lambda size: size[0] if known[f"s_{size[0]}"] is None else str(known[f"s_{size[0]}"]), text)
-        wanted.append(said if _NAME.search(said) else str(eval(said)))
-    if [str(size) for size in tensor.shape] != wanted:
-        comma = "," * (len(wanted) == 1)
-        raise ValueError(f"{name}: expected shape ({', '.join(wanted)}{comma}), got {tuple(tensor.shape)}")
-    layout = "a contiguous tensor" if "contiguous" in entry.words else "rows that are contiguous and do not overlap"
-    raise ValueError(f"{name}: expected {layout}, got strides {tensor.stride()}; call .contiguous()")
-
-
-def _of_size(text: str, length: str) -> list[str]:
-    """Statements that compare `length` with a size, or take the size's last name from it where that is not known."""
-    names, value = _NAME.findall(text), _NAME.sub(r"s_\g<0>", text)
-    if names == [text]:
-        return [f"if {value} is None: {value} = {length}", f"elif {value} != {length}: refuse()"]
-    differs = f"{value} != {length}"
-    if not names or "//" in text:
-        return [f"if {differs}: refuse()"]
-    last = f"s_{names[-1]}"
-    of_none, of_one = (re.sub(rf"\b{last}\b", number, value) for number in "01")
-    return [
-        f"if {last} is None:",
-        f"    {last} = ({length} - ({of_none})) // (({of_one}) - ({of_none}) or 1)",
-        f"    if {last} < {int(len(names) > 1)} or {differs}: {last} = None; refuse()",
-        f"elif {differs}: refuse()",
-    ]
-
-
-def _of_entry(number: int, entry: _Entry, wanted: Mapping[str, Any]) -> list[str]:
-    """Statements that check a tensor, and take what C wants of it."""
-    name, field, like, _, sizes, words = entry
-    dtypes, lengths = f"allowed_{number}" + (f"[d_{like}]" if like else ""), [f"l_{k}" for k in range(len(sizes))]
-    lines = [
-        f"if not isinstance(x, Tensor) or not x.is_cpu or (d_{name} := x.dtype) not in {dtypes}: refuse()",
-        "shape = x.shape",
-        f"if len(shape) != {len(sizes)}: refuse()",
-        f"{', '.join(lengths)}, = shape",
-    ]
-    for length, text in zip(lengths, sizes, strict=True):
-        lines += _of_size(text, length)
-    if "contiguous" in words:
-        lines.append("if not x.is_contiguous(): refuse()")
-    elif "strided" in words:
-        lines.append(f"{field}_down, {field}_across = x.stride()")
-    else:
-        # An empty tensor may have any strides: .contiguous() leaves them, and nothing is read through them.
-        lines.append(f"{field}_stride, across = x.stride()")
-        lines.append(f"if l_0 and l_1 and (l_1 > 1 and across != 1 or l_0 > 1 and {field}_stride < l_1): refuse()")
-    lines.append(f"p_{field} = x.data_ptr()")
-    if f"{field}_type" in wanted:
-        lines.append(f"{field}_type = codes[d_{name}]")
-    lines = [line.replace("refuse()", f"refuse(entry_{number}, x, {dtypes}, locals())") for line in lines]
-    if "optional" in words:
-        lines = ["if x is not None:", *(f"    {line}" for line in lines)]
-    return [f"x = get({name!r})", *lines]
+    sizes = {}
+    for each in shape:
+        names = list(dict.fromkeys(_NAME.findall(each)))
+        sizes[each] = eval(f"lambda {', '.join(names)}: {each}"), names
+    return _Entry(name, match["field"] or name, match["like"], dtypes, sizes, words)
 
 
 class Kernel:
@@ -172,59 +110,110 @@ class Kernel:
         function: str,
         body: Callable[[Arguments], Any] | None,
         table: dict[str, Any],
-        without: tuple[tuple[str, str, str, str], ...],
-        memory: str,
-        scratch: dict[str, Callable[[Arguments], torch.Tensor | None]],
+        without: tuple[tuple[str, str, str, str], ...] = (),
+        memory: str = "",
+        partial: Callable[[Arguments], torch.Tensor | None] | None = None,
     ) -> None:
+        """Read the table.
+
+        Args:
+            function: its C.
+            body: the same in torch.
+            table: see above.
+            without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
+            memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
+            partial: makes C's argument of this name, memory to work in, from the arguments.
+        """
         self.name, self._function, self._body = function.removeprefix("hg_"), function, body
         self.__doc__ = None if body is None else body.__doc__
-        self.table, self._names, self._memory = table, list(table), memory
-        self._blank = {each: None if isinstance(entry, str) else entry for each, entry in table.items()}
+        self.table, self._without, self._memory, self._partial = table, without, memory, partial
+        self._values = {each: value for each, value in table.items() if not isinstance(value, str)}
+        tensors = [_entry(each, text) for each, text in table.items() if isinstance(text, str)]
+        self._written = [each.name for each in tensors if "written" in each.words]
+        self._entries: list[_Entry] = []
+        while len(self._entries) < len(tensors):  # what another dtype belongs to is checked first
+            before = {None, *(each.name for each in self._entries)}
+            self._entries += [each for each in tensors if each.like in before and each.name not in before]
+        self._typed = next((each.name for each in self._entries if not each.like and len(each.dtypes) > 1), "")
         arguments = INTERFACE.functions[function].arguments
         self._structure: type[ctypes.Structure] | None = None
         if "a" in arguments:
             self._structure = arguments["a"]._type_
             arguments = {name: kind for name, kind, *_ in self._structure._fields_}
-        self._scratch = {list(arguments).index(name): make for name, make in scratch.items()}
-        self._written = [name for name, each in table.items() if isinstance(each, str) and "written " in each]
-        self._checked = _checker(self.name, table, without, arguments)
+        #: {argument of C: what it gets where nothing is given}
+        self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
+        names = {name for each in tensors for _, found in each.sizes.values() for name in found}
+        self._known = names.union(table, arguments)
 
-    def _refuse(self, given: dict[str, Any]) -> None:
-        names = ", ".join(self._names)
-        raise TypeError(f"{self.name}: expected each of {names} at most once, got {', '.join(given)}")
-
-    def check(self, **given: Any) -> list[Any]:
+    def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
-        table's. Returns what C gets.
+        table's. Returns C's arguments, by name.
         """
-        if not given.keys() <= self._blank.keys():
-            self._refuse(given)
-        return self._checked(given.get, 0, 1)
+        if not given.keys() <= self._known:
+            raise TypeError(f"{self.name}: expected some of {', '.join(sorted(self._known))}, got {', '.join(given)}")
+        sizes = dict(self._values)
+        for name, value in given.items():
+            if value is not None and not isinstance(value, torch.Tensor):
+                sizes[name] = value
+        made: dict[str, Any] = {}
+        dtypes: dict[str, torch.dtype] = {}
+        for name, field, like, belonging, shape, words in self._entries:
+            x = given.get(name)
+            if x is None and "optional" in words:
+                continue
+            allowed = belonging if like is None else belonging[dtypes[like]]
+            if not isinstance(x, torch.Tensor) or not x.is_cpu or x.dtype not in allowed:
+                got = f"{x.dtype} on {x.device}" if isinstance(x, torch.Tensor) else type(x).__name__
+                raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))} on the CPU, got {got}")
+            dtypes[name] = dtype = x.dtype
+            fits = x.dim() == len(shape)
+            for (text, (value, names)), length in zip(shape.items(), x.shape if fits else (), strict=False):
+                if text in names:
+                    fits = fits and sizes.setdefault(text, length) == length
+                    continue
+                known = [*map(sizes.get, names)]
+                if None in known:  # the last one, with which the size grows evenly
+                    none, one = value(*known[:-1], 0), value(*known[:-1], 1)
+                    sizes[names[-1]] = known[-1] = max(0, length - none) // max(1, one - none)
+                fits = fits and value(*known) == length
+            if not fits:
+                raise ValueError(f"{name}: expected shape {_said(shape, sizes)}, got {tuple(x.shape)}")
+            if "strided" in words:
+                made[f"{field}_down"], made[f"{field}_across"] = x.stride()
+            elif "contiguous" in words:
+                fits, layout = x.is_contiguous(), "a contiguous tensor"
+            else:
+                # An empty tensor may have any strides: .contiguous() leaves them, and nothing is read through them.
+                (rows, columns), (stride, across) = x.shape, x.stride()
+                fits = not x.numel() or ((columns == 1 or across == 1) and (rows == 1 or stride >= columns))
+                made[f"{field}_stride"], layout = stride, "rows that are contiguous and do not overlap"
+            if not fits:
+                raise ValueError(f"{name}: expected {layout}, got strides {x.stride()}; call .contiguous()")
+            made[field], made[f"{field}_type"] = x.data_ptr(), ELEMENT_CODES.get(dtype)
+            if name == self._typed:
+                made["type"] = ELEMENT_CODES[dtype]
+        for absent, own, other, blamed in self._without:
+            if given.get(absent) is None and sizes.get(own, sizes[other]) != sizes[other]:
+                raise ValueError(
+                    f"{blamed}: expected it for {sizes[other]} {other}, got {sizes[own]}; or pass {absent}"
+                )
+        return self._nothing | sizes | made
 
     def filled(self, **given: Any) -> Any:
         """A ctypes pointer to the structure of the arguments, for a field of another one. The tensors must stay."""
         assert self._structure is not None, "it has a structure of arguments"
-        return ctypes.pointer(self._structure(*self.check(**given)))
+        return ctypes.pointer(self._structure(*map(self.check(**given).get, self._nothing)))
 
     def __call__(self, *positional: Any, compiled: bool = True, **given: Any) -> Any:
         """Check and compute. compiled: whether the compiled kernel may serve; else it is torch's. Returns the result of
         C, or of the body. Raises MemoryError and the errors of `check`.
         """
-        if positional:
-            count = len(given) + len(positional)
-            given.update(zip(self._names, positional, strict=False))
-            if len(given) != count:
-                self._refuse(given)
-        if not given.keys() <= self._blank.keys():
-            self._refuse(given)
+        named = dict(zip(self.table, positional, strict=False))
+        made = self.check(**named, **given)
+        given |= named
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
-        path, threads = 0 if native is None else native.path, torch.get_num_threads()
-        values = self._checked(given.get, path, threads)
-        if watch is not None:
-            with watch(self.name, tuple(given.values())):
-                result = self._run(native if compiled else None, given, values)
-        else:
-            result = self._run(native if compiled else None, given, values)
+        with contextlib.nullcontext() if watch is None else watch(self.name, tuple(given.values())):
+            result = self._run(native if compiled else None, given, made)
         versions = []
         for name in self._written:
             tensor = given.get(name)
@@ -233,19 +222,20 @@ class Kernel:
         torch.autograd.graph.increment_version(versions)
         return result
 
-    def _run(self, native: Native | None, given: dict[str, Any], values: list[Any]) -> Any:
+    def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:
+        if native is None or self._partial is not None:
+            arguments = SimpleNamespace(**self._nothing | dict.fromkeys(self.table) | self._values | given)
         if native is None:
             assert self._body is not None, f"{self.name} is compiled alone"
-            return self._body(SimpleNamespace(**{**self._blank, **given}))
-        kept = []
-        for place, make in self._scratch.items():
-            kept.append(make(SimpleNamespace(**{**self._blank, **given})))
-            values[place] = None if kept[-1] is None else kept[-1].data_ptr()
-        function = getattr(native.library, self._function)
-        if self._structure is None:
-            result = function(*values)
+            return self._body(arguments)
+        function, common = getattr(native.library, self._function), (native.path, torch.get_num_threads())
+        if self._partial is not None and (partial := self._partial(arguments)) is not None:
+            made["partial"] = partial.data_ptr()
+        if self._structure is not None:
+            result = function(*common, ctypes.byref(self._structure(*map(made.get, self._nothing))))
         else:
-            result = function(native.path, torch.get_num_threads(), ctypes.byref(self._structure(*values)))
+            made |= zip(("path", "num_threads"), common, strict=True)
+            result = function(*map(made.get, self._nothing))
         if not self._memory:
             return result
         if result:
@@ -253,82 +243,15 @@ class Kernel:
         return None
 
 
-def _checker(
-    name: str, table: dict[str, Any], without: tuple[tuple[str, str, str, str], ...], wanted: dict[str, Any]
-) -> Callable[..., list[Any]]:
-    """A function of (`get` of the given arguments, path, num_threads), which checks them and returns what C wants."""
-    tensors = [_entry(each, text) for each, text in table.items() if isinstance(text, str)]
-    values = {each: value for each, value in table.items() if not isinstance(value, str)}
-    entries: list[_Entry] = []
-    while len(entries) < len(tensors):  # what another dtype belongs to is checked first
-        before = {None, *(each.name for each in entries)}
-        entries += [each for each in tensors if each.like in before and each.name not in before]
-    of_sizes = {each for entry in entries for text in entry.sizes for each in _NAME.findall(text)}
-    made = {f"{each.field}_{of}": "0" for each in entries for of in ("stride", "down", "across", "type")}
-    made |= {f"s_{each}": "None" for each in sorted(of_sizes - set(values))}
-    made |= {f"p_{each.field}": "None" for each in entries}
-    root = next((each.name for each in entries if not each.like and len(each.dtypes) > 1), "")
-    lines = [f"{each} = {value}" for each, value in made.items()]
-    for each, default in values.items():
-        lines.append(f"s_{each} = get({each!r}, default_{each})")
-        if default is ...:
-            lines.append(f"if s_{each} is ...: lacks({each!r})")
-        if wanted.get(each) is ctypes.c_uint64:
-            lines.append(f"if not isinstance(s_{each}, int) or not 0 <= s_{each} < 1 << 64: unfit({each!r}, s_{each})")
-    for number, entry in enumerate(entries):
-        lines += _of_entry(number, entry, wanted)
-    for absent, one, other, blamed in without:
-        lines.append(f"if get({absent!r}) is None and s_{one} is not None and s_{one} != s_{other}:")
-        lines.append(f"    disagree({absent!r}, {other!r}, {blamed!r}, s_{one}, s_{other})")
-    result = []
-    for each, kind in wanted.items():
-        number = issubclass(kind, ctypes._SimpleCData) and kind is not ctypes.c_void_p
-        nothing = "0" if number else "None"
-        if each in ("path", "num_threads"):
-            result.append(each)
-        elif each == "type" and root:
-            result.append(f"codes[d_{root}]")
-        elif f"p_{each}" in made:
-            result.append(f"p_{each}")
-        elif each in of_sizes or each in values:
-            result.append(f"s_{each} or {nothing}")
-        else:
-            result.append(each if each in made else nothing)
-
-    def lacks(value: str) -> None:
-        raise TypeError(f"{name}: expected a value for {value}")
-
-    def unfit(value: str, given: object) -> None:
-        raise ValueError(f"{value}: expected an integer in [0, 2**64), as stream_key gives, got {given!r}")
-
-    def disagree(absent: str, size: str, blamed: str, found: int, expected: int) -> None:
-        raise ValueError(f"{blamed}: expected it for {expected} {size}, got {found}; or pass {absent}")
-
-    space: dict[str, Any] = {"Tensor": torch.Tensor, "codes": ELEMENT_CODES, "refuse": _refuse}
-    space |= {"lacks": lacks, "unfit": unfit, "disagree": disagree} | {
-        f"default_{each}": value for each, value in values.items()
-    }
-    for number, entry in enumerate(entries):
-        space |= {f"entry_{number}": entry, f"allowed_{number}": entry.dtypes}
-    text = "\n    ".join(["def check(get, path, num_threads):", *lines, f"return [{', '.join(result)}]"])
-    exec(compile(text, f"<arguments of {name}>", "exec"), space)
-    return space["check"]
+def _said(shape: Iterable[str], sizes: dict[str, Any]) -> str:
+    """A shape with the sizes that are known."""
+    wanted = []
+    for text in shape:
+        said = _NAME.sub(lambda name: str(sizes.get(name[0], name[0])), text)
+        wanted.append(said if _NAME.search(said) else str(eval(said)))
+    return f"({', '.join(wanted)}{',' * (len(wanted) == 1)})"
 
 
-def kernel(
-    function: str,
-    table: dict[str, Any],
-    without: tuple[tuple[str, str, str, str], ...] = (),
-    memory: str = "",
-    scratch: dict[str, Callable[[Arguments], torch.Tensor | None]] | None = None,
-) -> Callable[[Callable[[Arguments], Any] | None], Kernel]:
-    """A decorator that makes a Kernel of its body in torch; of None, where only the compiled library has it.
-
-    Args:
-        function: its C.
-        table: see above.
-        without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
-        memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
-        scratch: {argument of C: what makes this tensor of the arguments}, for C alone.
-    """
-    return lambda body: Kernel(function, body, table, without, memory, scratch or {})
+def kernel(function: str, table: dict[str, Any], **more: Any) -> Callable[[Callable[[Arguments], Any] | None], Kernel]:
+    """A decorator that makes a Kernel of its body in torch; of None, where only the compiled library has it."""
+    return lambda body: Kernel(function, body, table, **more)

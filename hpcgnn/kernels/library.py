@@ -53,24 +53,17 @@ class Native:
         own_products_from: with this number of threads or more, products of float32 are our own; None: never.
     """
 
-    def __init__(self, library: ctypes.CDLL, vector_path: str, multiplies: bool | None = None) -> None:
-        """multiplies: whether products of float32 are our own; None: where that is faster. A path or a processor
-        without such products has none, whatever is asked for.
-        """
+    def __init__(self, library: ctypes.CDLL, vector_path: str) -> None:
         for name, (result, arguments) in INTERFACE.functions.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]
-        fewest = self._fewest_threads(vector_path == "avx512") if multiplies is None else 1 if multiplies else None
-        self.own_products_from = fewest if vector_path != "baseline" and library.hg_multiplies() else None
-
-    def _fewest_threads(self, widest: bool) -> int | None:
-        """On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
-        epoch takes as long, and a third less memory (docs/kernels.md has the figures).
-        """
-        if not torch.backends.mkl.is_available():
-            return None
-        return 1 if self.library.hg_should_multiply() else MANY_THREADS if widest else None
+        self.own_products_from: int | None = None
+        # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
+        # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
+        if vector_path != "baseline" and library.hg_multiplies() and torch.backends.mkl.is_available():
+            many = MANY_THREADS if vector_path == "avx512" else None
+            self.own_products_from = 1 if library.hg_should_multiply() else many
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]
@@ -94,10 +87,10 @@ class Loaded:
     vector_path: str | None = None
     reason: str | None = None
 
-    def on(self, vector_path: str, multiplies: bool | None = None) -> "Loaded":
-        """The same library on another vector path, with products as of `Native`."""
+    def on(self, vector_path: str) -> "Loaded":
+        """The same library on another vector path."""
         assert self.native is not None, "torch has no vector paths"
-        return replace(self, native=Native(self.native.library, vector_path, multiplies), vector_path=vector_path)
+        return replace(self, native=Native(self.native.library, vector_path), vector_path=vector_path)
 
 
 #: watch(name of a kernel, its arguments) -> the context manager to enter while the kernel runs.

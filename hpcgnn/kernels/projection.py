@@ -30,7 +30,6 @@ _NO_MEMORY = "a product: no memory to work in"
         "x": "number (rows, depth)",
         "weight": "strided weights of x (depth, width)",
         "bias": "optional type of weight [width]",
-        "add": False,
     },
     memory=_NO_MEMORY,
 )
@@ -60,9 +59,7 @@ def multiply(
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    if bias is not None and add:
-        raise ValueError("bias: expected None where the product is added")
-    _multiply(out, x, weight, bias, add, compiled=one_pass(weight.dtype))
+    _multiply(out, x, weight, bias, add=add, compiled=one_pass(weight.dtype))
 
 
 class Elu(NamedTuple):
@@ -79,10 +76,6 @@ _COMMON = {
     "x": "number (rows, depth)",
     "weight": "strided sum of x (depth, width)",
     "ids": "optional int64 [rows]",
-    "key": 0,
-    "threshold": 0,
-    "scale": 1.0,
-    "elu": False,
     "entering": None,
     "scratch": None,
 }
@@ -114,9 +107,6 @@ def _project(a: Arguments) -> None:
         "bias": "optional type of x [depth]",
         "sums": "optional written type of x [depth]",
         "y_sums": "optional written type of weight [width]",
-        "heads": 1,
-        "add": False,
-        "scaled": False,
     }
     | _COMMON,
     memory=_NO_MEMORY,
@@ -188,16 +178,7 @@ def project_backward(
             (2, n or more, d_in) of working memory, or None. y_sums: (d_out,) += the sums of gradient's columns, or
             None. add: without ELU, add to gx.
     """
-    dots, sums = more.get("dots"), more.get("sums")
-    if elu is None and not (dots is sums is more.get("bias") is None):
-        raise ValueError("dots, bias, sums: expected None where there is no ELU")
-    if dots is None and more.get("scaled"):
-        raise ValueError("scaled: expected dots with it, which hold the factors")
-    if more.get("add") and elu is not None:
-        raise ValueError("add: expected False where there is an ELU")
-    if gx is None and not (dots is sums is None):
-        raise ValueError("dots, sums: expected None where gx is")
-    more |= {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "heads": heads_of(dots, x.shape[-1])}
+    more |= {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "heads": heads_of(more.get("dots"))}
     _project_backward(**more, **_given(x, weight, gradient, elu))
 
 
@@ -207,9 +188,6 @@ def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | No
     given: dict[str, Any] = {"weight": weight, "compiled": compiled}
     if elu is None:
         return given
-    for name, tensor in (("x", x), ("the product or its gradient", y)):
-        if tensor.dtype == torch.bfloat16:
-            raise ValueError(f"{name}: expected torch.float32 or torch.float64 with ELU, got {tensor.dtype}")
     threshold, scale = rule(elu.p)
     given |= {"elu": True, "entering": elu, "threshold": threshold, "scale": scale}
     return given | ({"ids": elu.ids, "key": elu.key} if threshold else {})

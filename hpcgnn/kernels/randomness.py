@@ -33,8 +33,6 @@ def stream_key(seed: int, *parts: int) -> int:
     """
     key = 0
     for part in (seed, *parts):
-        if not isinstance(part, int):
-            raise TypeError(f"stream_key: expected integers, got {part!r}")
         key = _mix((key + 0x9E3779B97F4A7C15 + _mix(part & _MASK)) & _MASK)
     return key
 
@@ -55,7 +53,7 @@ def philox(counters: torch.Tensor, key: int) -> torch.Tensor:
     return torch.stack([c0, c1, c2, c3], dim=-1)
 
 
-@kernel("hg_random_words", {"words": "contiguous int64 (num, columns)", "ids": "int64 [num]", "key": ...})
+@kernel("hg_random_words", {"words": "contiguous int64 (num, columns)", "ids": "int64 [num]", "key": 0})
 def _random_words(a: Arguments) -> None:
     num_groups = (a.words.shape[1] + 3) // 4
     counters = torch.zeros(len(a.ids), num_groups, 4, dtype=torch.int64)
@@ -102,7 +100,7 @@ def _drop(x: torch.Tensor, words: torch.Tensor, a: Arguments) -> torch.Tensor:
         "ids": "int64 [num]",
         "index": "optional int32 [num]",
         "part": "optional type of out [num]",
-        **dict.fromkeys(("key", "threshold", "scale"), ...),
+        **dict.fromkeys(("key", "threshold", "scale"), 0),
     },
     without=(("index", "rows", "num", "x"),),
 )
@@ -156,7 +154,6 @@ def dropout(
         "indptr": "int64 [num_rows + 1]",
         "ids": "int64 [num_rows]",
         "columns": "int32 [entries]",
-        **dict.fromkeys(("key", "threshold", "scale"), ...),
     },
 )
 def _dropout_entries(a: Arguments) -> None:

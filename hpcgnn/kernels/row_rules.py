@@ -33,7 +33,6 @@ _EDGES = {
     **BLOCK,
     "rows": ROWS,
     "places": "optional index [edges]",
-    "place_bytes": 0,
 }
 #: `own_width` and so on are sizes of `RowScores.given`. Of mixed rows an edge has a type.
 _SCORES = _EDGES | {
@@ -43,15 +42,12 @@ _SCORES = _EDGES | {
     "edge": "optional type of x (all_edges, weight_rows)",
     "types": "optional int32 as edge [all_edges]",
     **DROPPED,
-    **dict.fromkeys(("heads", "slope", "score", "width", "head_width", "own_width", "source_width"), ...),
-    "weight_columns": None,
 }
 _MESSAGES = _EDGES | {
     "x": "type of y (columns, width)",
     "weight": "optional contiguous type of y (depth, width)",
     "bias": "optional type of y [width]",
     "edge": "optional type of y (all_edges, depth)",
-    **dict.fromkeys(("width", "times", "depth", "relu", "reduce"), ...),
 }
 #: Takes the edges of one block into the softmax sums of the rows it stores; see `attend_forward`. x: (n, own_width) of
 #: the destinations; y (n, F), running_max and denominator (n, H): 0, -inf and 0 before the first block.

@@ -46,10 +46,8 @@ def elu(a: Arguments) -> None:
         "dots": "optional written type of gy (rows, heads)",
         "bias": "optional type of gy [heads * head_width]",
         "sums": "optional written type of gy [heads * head_width]",
-        "scaled": False,
-        "heads": 1,
     },
-    scratch={"partial": _partial},
+    partial=_partial,
 )
 def _elu_gradient(a: Arguments) -> None:
     gradient = a.gy if a.y is None else a.gy * torch.where(a.y > 0, torch.ones_like(a.y), a.y + 1)
@@ -63,14 +61,9 @@ def _elu_gradient(a: Arguments) -> None:
     a.out.copy_(gradient)
 
 
-def heads_of(dots: torch.Tensor | None, width: int) -> int:
-    """The number of columns of `dots`, which divides the width; 1 where there are none."""
-    if dots is None:
-        return 1
-    heads = dots.shape[-1] if dots.dim() else 0
-    if heads < 1 or width % heads:
-        raise ValueError(f"dots: expected as many columns as divide {width}, got {heads}")
-    return heads
+def heads_of(dots: torch.Tensor | None) -> int:
+    """The number of columns of `dots`; 1 where there are none."""
+    return 1 if dots is None else dots.shape[1]
 
 
 def elu_gradient(
@@ -97,13 +90,7 @@ def elu_gradient(
     Raises:
         ValueError: a wrong dtype, shape or layout.
     """
-    if dots is None:
-        x = None
-        if more.get("scaled"):
-            raise ValueError("scaled: expected dots with it, which hold the factors")
-    elif x is None:
-        raise ValueError("x: expected a torch tensor with dots, got None")
-    _elu_gradient(out, gy, y, x, dots, heads=heads_of(dots, gy.shape[-1]), **more)
+    _elu_gradient(out, gy, y, x, dots, heads=heads_of(dots), **more)
 
 
 @kernel(
@@ -127,7 +114,7 @@ def relu_gradient(a: Arguments) -> None:
 @kernel(
     "hg_bias_gradient",
     {"sums": "written type of gy [width]", "gy": "float (rows, width)"},
-    scratch={"partial": _partial},
+    partial=_partial,
 )
 def bias_gradient(a: Arguments) -> None:
     """sums (F,) += the sums of gy's columns (n, F). The result depends on no number of threads."""
@@ -143,7 +130,7 @@ def _shares(a: Arguments) -> torch.Tensor:
 @kernel(
     "hg_column_sums",
     {"sums": "written float64 [width]", "x": "number (rows, width)", "mean": f"optional {_VECTOR}"},
-    scratch={"partial": _shares},
+    partial=_shares,
 )
 def column_sums(a: Arguments) -> None:
     """sums (F,) += Σ_i x_i, or Σ_i (x_i - mean)²."""
@@ -160,7 +147,7 @@ def column_sums(a: Arguments) -> None:
         "mean": _VECTOR,
         "inverse": _VECTOR,
     },
-    scratch={"partial": _shares},
+    partial=_shares,
 )
 def norm_gradient_sums(a: Arguments) -> None:
     """sums (2 F,) += Σ_i gy_i | Σ_i gy_i (x_i - mean) inverse, by column; inverse is 1 / √(variance + ε)."""
@@ -213,7 +200,7 @@ def _losses(a: Arguments) -> torch.Tensor:
         "total": "float64 [one]",
     },
     without=(("rows", "num", "num_rows", "labels"),),
-    scratch={"partial": _losses},
+    partial=_losses,
 )
 def _cross_entropy(a: Arguments) -> int:
     taken = torch.arange(len(a.labels)) if a.rows is None else a.rows

@@ -11,40 +11,22 @@ from hpcgnn.terminal import tell
 ALL_GOOD, SOME_BROKEN = 0, 3
 
 DESCRIPTION = """\
-Make tables, figures and one page from the directories that `hpcgnn train` leaves behind. Needs their files only, so it
-runs on any machine; it needs neither torch nor MPI.
+Make tables, figures and one page from the directories that `hpcgnn train` leaves behind, without torch and MPI.
 
     hpcgnn report runs/                                    every run below a folder
     hpcgnn report runs/p1-* runs/p2-* runs/p4-* --out scaling
     hpcgnn report runs/gcn-* runs/gat-* --label-by model   a curve for each model
     hpcgnn report runs/weak-* --scaling weak               a graph for each number of ranks, of one size per rank
 
-Runs that differ in seed alone are repetitions: the table of the study has medians with the least and the most, and
+Runs that differ in seed alone are repetitions. The table of the study has medians with the least and the most, and
 means of metrics with their deviation. Runs that differ in the number of ranks make a curve. Whatever else differs
-names the curves."""
-EPILOG = """\
-files in --out:
-  report.html          the whole report in one file that needs no network, with versions, hosts and commands
-  report.md            its tables
-  study.csv .tex       a row for each curve and number of ranks: seconds, speed-up, memory, bytes, metrics
-  runs.csv .tex        a row for each run
-  scaling.png .pdf     seconds of an epoch and memory of a rank over the ranks
-  learning.png .pdf    loss and validation metric over the epochs
-  parts.png .pdf       parts of an epoch: computing, waiting for rows, reduction, imbalance
-  memory.png .pdf      contents of the memory, of runs with --profile-memory
-Files of an earlier report in the folder are replaced.
-
-exit code:
-  0  the report is written, and every named run was good; it lists unfinished and damaged runs of folders, with the
-     reason
-  3  the report is written, and lists named runs that were missing or broken, with the reason
-  2  nothing is written: no run was good, or an option was wrong"""
+names the curves. Files of an earlier report in --out are replaced."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command on an argparse parser."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.description = DESCRIPTION
     parser.add_argument(
         "runs",
         nargs="+",
@@ -77,10 +59,9 @@ def report(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"{library} is not installed; reports need it: pip install 'hpcgnn[plot]'")
     from hpcgnn.report.read import read_runs
     from hpcgnn.report.study import build_study
-    from hpcgnn.report.write import PAGE, TEXT, check_folder, write_report
+    from hpcgnn.report.write import PAGE, TEXT, write_report
 
     out = Path(arguments.out)
-    check_folder(out, force=arguments.force)
     runs, broken = read_runs(arguments.runs)
     alone = not runs and len(broken) == 1
     for one in broken[: 0 if alone else None]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpcgnn.records import replaced_by
-from hpcgnn.report.read import MIB, PARTS, Run, cumulative_bytes, cumulative_seconds, named
+from hpcgnn.report.read import MIB, PARTS, Run, cumulative_bytes, cumulative_seconds, named, read_records
 from hpcgnn.report.style import IDEAL, bar_styles, drawing, legend, line_styles, log_axis, ranks_axis
 
 if TYPE_CHECKING:
@@ -37,54 +37,40 @@ def draw_curves(run_dir: str | Path) -> Path | None:
 
 
 def _draw(run_dir: Path, sheet: Any) -> Path:
-    lines = (run_dir / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
+    records = read_records(run_dir)
     summary = json.loads((run_dir / "summary.json").read_text(encoding="utf-8"))
-    evaluated = any(record.get(split) is not None for record in records for split in COLOURS)
-    costs = _costs(Run(run_dir, run_dir.name, summary, records, [])) if evaluated else {}
-    rows, columns = (2, 2) if costs else (1, 1)
-    figure = sheet(figsize=(5 * columns + 0.5, 3.8 * rows))
-    axes = figure.subplots(rows, columns, squeeze=False)
-    loss, *others = axes.flat
-    loss.plot(*_curve(records, "loss", [record["epoch"] for record in records]), color="tab:blue", linewidth=1.4)
+    run, epochs = Run(run_dir, run_dir.name, summary, records, []), [record["epoch"] for record in records]
+    panels, sent = {"epoch": epochs, "training time, slowest rank (s)": cumulative_seconds(run)}, cumulative_bytes(run)
+    if sent[-1]:
+        panels["sent since the start, all ranks (MiB)"] = [total / MIB for total in sent]
+    if all(record.get(split) is None for record in records for split in COLOURS):
+        panels = {}
+    side = 2 if panels else 1
+    figure = sheet(figsize=(5 * side + 0.5, 3.8 * side))
+    loss = figure.add_subplot(side, side, 1)
+    loss.plot(epochs, [record["loss"] for record in records], color="tab:blue")
     loss.set(xlabel="epoch", ylabel="training loss (with dropout)", title="loss")
-    for axis, (name, spent) in zip(others, costs.items(), strict=False):
+    for place, (name, spent) in enumerate(panels.items(), 2):
+        axis = figure.add_subplot(side, side, place)
         _draw_metrics(axis, records, spent, summary)
         axis.set_xlabel(name)
         axis.legend()
-    for axis in others[len(costs) :]:
-        axis.remove()
     figure.suptitle(f"{summary['model']}, {summary['schedule']}, {summary['ranks']} ranks", fontsize=11)
     with replaced_by(run_dir / "curves.png") as temporary:
         figure.savefig(temporary, dpi=140, format="png")
     return run_dir / "curves.png"
 
 
-def _costs(run: Run) -> dict[str, list[float]]:
-    """{what metrics are drawn over: its value at each record}; bytes only where any are sent."""
-    sent = [total / MIB for total in cumulative_bytes(run)]
-    return {
-        "epoch": [record["epoch"] for record in run.records],
-        "training time, slowest rank (s)": cumulative_seconds(run),
-        **({"sent since the start, all ranks (MiB)": sent} if sent[-1] else {}),
-    }
-
-
-def _curve(records: list[dict[str, Any]], name: str, spent: list[float]) -> tuple[list[float], list[float]]:
-    """([costs], [values]) where there is a value. spent: the cost until each record."""
-    known = [(cost, record[name]) for cost, record in zip(spent, records, strict=True) if record.get(name) is not None]
-    return [cost for cost, _ in known], [value for _, value in known]
-
-
 def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float], summary: dict[str, Any]) -> None:
+    """The metrics of all splits over a cost. spent: the cost until each record."""
     for split, colour in COLOURS.items():
-        curve = _curve(records, split, spent)
-        if curve[0]:
-            axis.plot(*curve, color=colour, linewidth=1.4, label=split)
+        known = [place for place, record in enumerate(records) if record.get(split) is not None]
+        if known:
+            values = [records[place][split] for place in known]
+            axis.plot([spent[place] for place in known], values, color=colour, label=split)
     title = named(summary)
-    for record, cost in zip(records, spent, strict=True):
-        if record["epoch"] == summary["best_epoch"]:
-            axis.axvline(cost, color="grey", linewidth=0.8, linestyle=":")
+    if summary["best_epoch"] is not None:
+        axis.axvline(spent[summary["best_epoch"] - records[0]["epoch"]], color="grey", linewidth=0.8, linestyle=":")
     if summary["test_at_best_val"] is not None:
         title = f"test {summary['test_at_best_val']:.4f} at best validation (dotted)"
     elif summary["best_val"] is None and summary["test_at_end"] is not None:
@@ -93,7 +79,7 @@ def _draw_metrics(axis: "Axes", records: list[dict[str, Any]], spent: list[float
 
 
 SETTING_UP = ("load", "plan")
-NOT_IN_USE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A", "linewidth": 0.6}
+NOT_IN_USE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A"}
 FORMATS = ("png", "pdf")
 
 
@@ -125,7 +111,7 @@ def scaling(study: "Study", picture: Any) -> None:
     seconds.set_ylabel("time of an epoch, slowest rank (s)")
     _curves(study, memory, "growth_bytes", 1 / MIB)
     memory.set_ylabel("training memory, largest rank (MiB)")
-    legend(memory, wide=True)
+    legend(memory)
 
 
 def _curves(study: "Study", axis: "Axes", name: str, scale: float) -> None:
@@ -133,12 +119,9 @@ def _curves(study: "Study", axis: "Axes", name: str, scale: float) -> None:
     for label, style in line_styles(study.labels).items():
         points = study.curve(label)
         points = points[points[name] > 0]
-        if points.empty:
-            continue
         ranks, middle = points["ranks"], points[name] * scale
-        axis.plot(ranks, middle, label=label, **style)
         reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
-        axis.errorbar(ranks, middle, reach, fmt="none", ecolor=style["color"], capsize=3, label="_nolegend_")
+        axis.errorbar(ranks, middle, reach, capsize=3, label=label, **style)
         if len(points) > 1:
             shrinks = ranks.iloc[0] / ranks if study.scaling == "strong" else ranks / ranks
             axis.plot(ranks, middle.iloc[0] * shrinks, **IDEAL)
@@ -157,7 +140,7 @@ def learning(study: "Study", picture: Any) -> None:
         shown = {**style, "marker": None, "label": f"{label}, {ranks} rank{'s' * (ranks > 1)}"}
         _band(loss, groups[label, ranks], "loss", shown)
         _band(metric, groups[label, ranks], "val", shown)
-    legend(loss if not metric.lines else metric, wide=True)
+    legend(loss if not metric.lines else metric)
 
 
 def _band(axis: "Axes", runs: list["Run"], name: str, style: dict[str, Any]) -> None:
@@ -182,7 +165,7 @@ def parts(study: "Study", picture: Any) -> None:
         axis.bar(positions, heights, 0.7, bottom=base, label=PARTS[part], **style)
         base = base + heights
     axis.set_ylabel("time of an epoch (ms)")
-    legend(axis, wide=True)
+    legend(axis)
 
 
 def memory(study: "Study", picture: Any) -> None:
@@ -200,7 +183,7 @@ def memory(study: "Study", picture: Any) -> None:
     measured = [mark / MIB for _, mark, _ in shown]
     axis.plot(x, measured, "_", color="black", markersize=26, markeredgewidth=2, label="measured")
     axis.set_ylabel("memory above the base (MiB)")
-    legend(axis, wide=True)
+    legend(axis)
 
 
 def profiles(study: "Study") -> list[tuple[int, dict[str, int]] | None]:
@@ -244,23 +227,11 @@ def _bars(study: "Study", axis: "Axes") -> np.ndarray:
 
 # {name: (the function that draws it, how to read it)}
 FIGURES: dict[str, tuple[Callable[["Study", Any], None], str]] = {
-    "scaling": (
-        scaling,
-        "Seconds of an epoch on the slowest rank, and memory that training adds to the largest rank, over the MPI "
-        "ranks. Bars reach from the least to the most over repetitions. Dotted lines are the ideals. Lower is better.",
-    ),
-    "learning": (
-        learning,
-        "Training loss and validation metric over the epochs. Lines are medians over repetitions, and bands their "
-        "range. An exact schedule has the same curve on any number of ranks.",
-    ),
-    "parts": (
-        parts,
-        "Parts of an epoch, in the mean over ranks. The topmost part is what the slowest rank took above the mean.",
-    ),
+    "scaling": (scaling, "Bars reach from the least to the most over repetitions. Dotted lines are the ideals."),
+    "learning": (learning, "Lines are medians over repetitions, and bands their range."),
+    "parts": (parts, "Parts of an epoch in the mean over ranks, and what the slowest rank took above the mean."),
     "memory": (
         memory,
-        "Known contents of the largest rank's memory in the busiest phase of training, item by item, above what it "
-        "held before it read the graph. The black line is the measured memory.",
+        "The largest rank in the busiest phase of training, above its memory before the graph was read.",
     ),
 }

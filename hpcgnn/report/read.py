@@ -55,28 +55,11 @@ def measure(run: "Run") -> dict[str, float]:
         "bytes_total": cumulative_bytes(run)[-1],
         "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
         "imbalance_edges": max(edges) / statistics.fmean(edges) if any(edges) else math.nan,
-        "threads_per_core": threads_per_core(run.ranks),
         "final_loss": _number(summary["final_loss"]),
         "best_val": _number(summary["best_val"]),
         "test_at_best_val": _number(summary["test_at_best_val"]),
         "test_at_end": _number(run.records[-1].get("test")),
     }
-
-
-def threads_per_core(ranks: Sequence[Mapping[str, Any]]) -> float:
-    """The most threads for one core that any set of ranks had. Ranks that may run on a common core belong together.
-
-    At most 1 if every thread had a core of its own; NaN if the records lack the data.
-    """
-    sets: list[tuple[set[tuple[str, int]], int]] = []
-    for rank in ranks:
-        if not rank.get("cores") or not rank.get("threads"):
-            return math.nan
-        own = {(rank["host"], core) for core in rank["cores"]}
-        joined = [one for one in sets if one[0] & own]
-        sets = [one for one in sets if one not in joined]
-        sets.append((own.union(*(one[0] for one in joined)), rank["threads"] + sum(one[1] for one in joined)))
-    return max((threads / len(cores) for cores, threads in sets), default=1.0)
 
 
 def cumulative_bytes(run: "Run") -> list[float]:
@@ -236,15 +219,8 @@ def _read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[s
 
 
 def read_rank_records(path: str | Path, ranks: int) -> list[dict[str, Any]]:
-    """Return the records of all ranks of a run directory, by rank. Raises Unusable.
-
-    Earlier versions wrote a file for each rank.
-    """
-    file, before = Path(path) / RANKS, Path(path) / "ranks"
-    if not file.exists() and before.is_dir():
-        files = [before / f"rank-{rank:05d}.json" for rank in range(ranks)]
-        return [_object(file, _text(file), PER_RANK) for file in files]
-    records = [_object(file, line, PER_RANK, f"line {n} of ") for n, line in enumerate(_text(file).splitlines(), 1)]
+    """Return the records of all ranks of a run directory, by rank. Raises Unusable."""
+    records = _objects(Path(path) / RANKS, PER_RANK)
     if len(records) != ranks:
         raise Unusable(f"summary.json tells of {ranks} ranks, {RANKS} of {len(records)}")
     return records
@@ -257,9 +233,13 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The records of a run directory's metrics.jsonl, one per epoch. Raises Unusable."""
-    file = path / "metrics.jsonl"
+    return _objects(path / "metrics.jsonl", PER_EPOCH)
+
+
+def _objects(file: Path, required: Sequence[str]) -> list[dict[str, Any]]:
+    """The JSON objects of a file, one in a line."""
     lines = enumerate(_text(file).splitlines(), 1)
-    return [_object(file, line, PER_EPOCH, f"line {number} of ") for number, line in lines]
+    return [_object(file, line, required, f"line {number} of ") for number, line in lines]
 
 
 def _text(file: Path) -> str:

@@ -5,9 +5,8 @@ differences name the curves. In a study of weak scaling the graph may differ as 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
 
@@ -17,7 +16,6 @@ from hpcgnn.report.read import METRICS, MIB, Run, measure
 # Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
 FREE = {"graph", "partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
-SHARED = "†"  # of points whose ranks had fewer cores than threads
 
 
 @dataclass(frozen=True)
@@ -103,10 +101,13 @@ def _matters(runs: list[Run], scaling: str) -> list[str]:
     return list(dict.fromkeys([*first, *(key for run in runs for key in run.config if key not in free)]))
 
 
+def spoken_graph(run: Run) -> str:
+    """The name of the graph file of a run, and what tells it from another of this name."""
+    return f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})"
+
+
 def _value(run: Run, key: str) -> str:
-    if key == "graph":
-        return f"{run.config[key].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})"
-    return str(run.config.get(key))
+    return spoken_graph(run) if key == "graph" else str(run.config.get(key))
 
 
 def _spoken(run: Run, key: str) -> str:
@@ -165,7 +166,7 @@ def study_table(study: Study) -> pd.DataFrame:
         "curve": lambda p: p["label"],
         "ranks": lambda p: str(p["ranks"]),
         "runs": lambda p: str(p["repetitions"]),
-        "epoch (s)": lambda p: _spread(p, "epoch_seconds") + f" {SHARED}" * (p["threads_per_core_max"] > 1),
+        "epoch (s)": lambda p: _spread(p, "epoch_seconds"),
         "speed-up": lambda p: number(p["speedup"]),
         "efficiency (%)": lambda p: number(100 * p["efficiency"]),
         "training memory (MiB/rank)": lambda p: _spread(p, "growth_bytes", 1 / MIB),
@@ -200,8 +201,6 @@ def notes(study: Study) -> list[str]:
         "- 1). An epoch takes as long as its slowest rank, and memory is that of the largest rank. Speed-up and "
         f"efficiency ({study.scaling} scaling) are relative to the fewest ranks of the curve."
     ]
-    if (study.points["threads_per_core_max"] > 1).any():
-        lines.append(f"{SHARED} Ranks had fewer cores than threads: times and efficiency measure the sharing.")
     if (study.points["seeds"] < study.points["repetitions"]).any():
         lines.append("Some runs have one seed: they are the same run again, and say nothing about the deviation.")
     return lines
@@ -209,19 +208,8 @@ def notes(study: Study) -> list[str]:
 
 def runs_table(study: Study) -> pd.DataFrame:
     """The runs as text for people."""
-    heads: dict[str, Callable[[Any], str]] = {
-        "run": str,
-        "label": str,
-        "ranks": str,
-        "threads": str,
-        "seed": str,
-        "epochs": str,
-        "epoch_seconds": number,
-        "growth_bytes": lambda value: number(value / MIB),
-        "final_loss": lambda value: number(value, 4),
-        **dict.fromkeys(METRICS, lambda value: number(value, 4)),
-    }
-    frame = pd.DataFrame({name: [show(value) for value in study.table[name]] for name, show in heads.items()})
-    return frame.rename(
-        columns={"label": "curve", "epoch_seconds": "epoch (s)", "growth_bytes": "training memory (MiB/rank)"}
-    )
+    frame = study.table.rename(columns={"label": "curve", "epoch_seconds": "epoch (s)"})
+    frame["training memory (MiB/rank)"] = frame["growth_bytes"] / MIB
+    heads = ["run", "curve", "ranks", "threads", "seed", "epochs", "epoch (s)", "training memory (MiB/rank)"]
+    shown = frame[[*heads, "final_loss", *METRICS]]
+    return shown.map(lambda value: number(value, 4) if isinstance(value, float) else str(value))

@@ -23,6 +23,7 @@ DASHES = ("-", "--", "-.", ":")
 SHADES = ("#0B2545 #9FC9E8 #0072B2 #F6D7A0 #D55E00 #4D4D4D #D9D9D9 #009E73 #F0B7D3 #8C6D1F #7B3294 #B8E186").split()
 HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
 IDEAL: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
+# Markers are hollow, so that two at one place are both visible.
 SETTINGS: dict[str, Any] = {
     "font.size": 9,
     "axes.grid": True,
@@ -32,6 +33,13 @@ SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 5.5,
+    "lines.markerfacecolor": "none",
+    "lines.markeredgewidth": 1.2,
+    "patch.force_edgecolor": True,
+    "patch.edgecolor": "white",
+    "patch.linewidth": 0.4,
     "text.parse_math": False,  # a dollar in a name is a dollar
     "svg.hashsalt": "hpcgnn",  # otherwise the names inside an SVG are drawn at random
     "figure.constrained_layout.use": True,
@@ -43,13 +51,18 @@ Name = TypeVar("Name", bound=Hashable)
 
 @contextlib.contextmanager
 def drawing() -> Iterator[Any]:
-    """matplotlib's Figure, with our settings alone: of the user's, neither MPLBACKEND nor a matplotlibrc counts.
+    """matplotlib's Figure, with our settings alone: a user's matplotlibrc does not count.
 
     It is drawn by Agg or as SVG or PDF, by the format. Raises ImportError without matplotlib.
     """
-    if "matplotlib" not in sys.modules:
-        _import_without_backend()
+    first = "matplotlib" not in sys.modules
+    backend = os.environ.pop("MPLBACKEND", "") if first else ""  # a notebook's, which this environment may not have
     import matplotlib
+
+    if backend:
+        os.environ["MPLBACKEND"] = backend
+        with contextlib.suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context():
@@ -58,41 +71,19 @@ def drawing() -> Iterator[Any]:
         yield Figure
 
 
-def _import_without_backend() -> None:
-    """Import matplotlib whatever MPLBACKEND is: a notebook hands on one that this environment may not have.
-
-    It stays the user's choice for their own figures in this process.
-    """
-    backend = os.environ.pop("MPLBACKEND", "")
-    try:
-        import matplotlib
-    finally:
-        if backend:
-            os.environ["MPLBACKEND"] = backend
-    if backend:
-        with contextlib.suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend
-
-
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
-    """Return {name: keyword arguments of `plot`}. Markers are hollow, so that two at one place are both visible."""
-    looks = zip(itertools.cycle(COLOURS), itertools.cycle(MARKERS), itertools.cycle(DASHES), strict=False)
+    """Return {name: keyword arguments of `plot`}."""
+    looks = itertools.cycle(zip(COLOURS * 4, MARKERS * 4, DASHES * 7, strict=True))
     return {
-        name: {
-            **{"color": colour, "linestyle": dash, "linewidth": 1.4},
-            **{"marker": marker, "markersize": 5.5, "markerfacecolor": "none", "markeredgewidth": 1.2},
-        }
-        for name, (colour, marker, dash) in zip(names, looks, strict=False)
+        name: dict(zip(("color", "marker", "linestyle"), look, strict=True))
+        for name, look in zip(names, looks, strict=False)
     }
 
 
 def bar_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
     """{name: keyword arguments of `bar`}."""
-    looks = zip(itertools.cycle(SHADES), itertools.cycle(HATCHES), strict=False)
-    return {
-        name: {"color": shade, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
-        for name, (shade, hatch) in zip(names, looks, strict=False)
-    }
+    looks = itertools.cycle(zip(SHADES, HATCHES, strict=True))
+    return {name: {"color": shade, "hatch": hatch} for name, (shade, hatch) in zip(names, looks, strict=False)}
 
 
 def log_axis(axis: "Axis") -> None:
@@ -110,14 +101,11 @@ def log_axis(axis: "Axis") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(axis: "Axes", wide: bool) -> None:
-    """The legend of a figure: to its right if it is wide, else inside, where a single entry needs none."""
+def legend(axis: "Axes") -> None:
+    """The legend to the right of a figure."""
     handles, labels = axis.get_legend_handles_labels()
     labels = [textwrap.fill(label, 36) if "\n" not in label else label for label in labels]
-    if wide:
-        axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
-    elif len(handles) > 1:
-        axis.legend(handles, labels)
+    axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
 
 
 def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:

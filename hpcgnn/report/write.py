@@ -6,7 +6,7 @@ import html
 import itertools
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,11 @@ import pandas as pd
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
-from hpcgnn.output_files import check_outputs, files_of_run, run_of
+from hpcgnn.output_files import check_outputs, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.read import MARKS
-from hpcgnn.report.study import SHARED, notes, runs_table, study_table
+from hpcgnn.report.study import notes, runs_table, spoken_graph, study_table
 
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
@@ -37,13 +37,10 @@ _HEAD = """<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>hpcgnn report</title>
 <style>
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; }
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
-th:first-child, td:first-child { text-align: left; }
-.wide { overflow-x: auto; } figure { margin: 0; } figure img { width: 100%; max-width: 60rem; }
-.note, figcaption { color: #555; font-size: 0.85rem; }
-pre { white-space: pre-wrap; font-size: 0.8rem; background: #f5f5f5; padding: 0.6rem; }
+.wide { overflow-x: auto; } figure { margin: 0; } img { max-width: 100%; } pre { white-space: pre-wrap; }
 </style>
 </head>
 <body>
@@ -62,17 +59,15 @@ def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path,
     Raises:
         ConfigError: the folder has files that are not a report's, or cannot be written.
     """
-    check_folder(out, [run.path for run in study.runs], force)
+    _check_folder(out, force)
     texts = {"study": study_table(study), "runs": runs_table(study)}
     figures, files = draw_figures(study), dict[str, str | bytes]()
     for name, numbers in (("study", study.points), ("runs", study.table)):
         files[f"{name}.csv"] = numbers.to_csv(index=False)
-        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True).replace(SHARED, r"$\dagger$")
+        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True)
     for name, images in figures.items():
         files |= {f"{name}.{kind}": image for kind, image in images.items()}
-    graphs = sorted(
-        {f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})" for run in study.runs}
-    )
+    graphs = sorted({spoken_graph(run) for run in study.runs})
     about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} runs; graphs: {', '.join(graphs)}."
     files[TEXT] = _text(about, study, texts, problems)
     files[PAGE] = _page(about, study, texts, problems, figures)
@@ -101,11 +96,11 @@ def _page(
     figures: Mapping[str, Mapping[str, bytes]],
 ) -> str:
     """The report as one page that stands alone: images inside, no script, no network, everything escaped."""
-    parts = [f'{_HEAD}<h1>hpcgnn report</h1>\n<p class="note">{html.escape(about)}</p>']
+    parts = [f"{_HEAD}<h1>hpcgnn report</h1>\n<p>{html.escape(about)}</p>"]
     if problems:
         parts += ["<h2>Runs left out</h2>", _html(pd.DataFrame(problems, columns=["run", "reason"]))]
     parts += ["<h2>Study</h2>", _html(texts["study"])]
-    parts += [f'<p class="note">{html.escape(line)}</p>' for line in notes(study)]
+    parts += [f"<p>{html.escape(line)}</p>" for line in notes(study)]
     for name, images in figures.items():
         caption, image = html.escape(FIGURES[name][1]), base64.b64encode(images["png"]).decode()
         parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')
@@ -119,29 +114,24 @@ def _html(frame: pd.DataFrame) -> str:
 
 
 def _provenance(study: "Study") -> list[str]:
-    """List what the numbers depend on: each distinct set of versions, kernels and hosts, and every command."""
-    seen: dict[str, list[str]] = {}
+    """List what the numbers depend on: versions, kernels and hosts of each run, and its command."""
+    lines = []
     for run in study.runs:
         versions = ", ".join(f"{name} {version}" for name, version in run.summary["versions"].items())
-        text = f"{versions}; kernels: {run.summary.get('kernels', 'unknown')}; hosts: {', '.join(run.summary['hosts'])}"
-        seen.setdefault(text, []).append(run.name)
-    sets = [f"<p>{html.escape(', '.join(names) + ': ' + text)}</p>" for text, names in seen.items()]
-    lines = [f"# {run.name}: {run.summary['ranks']} ranks\n{shlex.join(run.summary['command'])}" for run in study.runs]
-    return ["<h2>Provenance</h2>", *sets, f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
+        lines.append(f"# {run.name}: {run.summary['ranks']} ranks; {versions}; kernels: {run.summary.get('kernels')}")
+        lines.append(f"# hosts: {', '.join(run.summary['hosts'])}\n{shlex.join(run.summary['command'])}")
+    return ["<h2>Provenance</h2>", f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
 
 
-def check_folder(out: Path, runs: Iterable[Path] = (), force: bool = False) -> None:
-    """Raise ConfigError unless a report of these runs may be written to a folder. Files of an earlier report are
-    replaced; others with force alone.
-    """
+def _check_folder(out: Path, force: bool) -> None:
+    """Raise ConfigError unless a report may be written to a folder: others than a report's files stay without force."""
     if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / TEXT) is not None:
         raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} exists and is no directory; choose another name")
-    read = [path for run in runs for path in files_of_run(run)]
     for name in sorted(FILES):
         if (out / name).exists():
-            check_outputs({"--out": out / name}, read, force or _is_report(out))
+            check_outputs({"--out": out / name}, [], force or _is_report(out))
 
 
 def _is_report(out: Path) -> bool:

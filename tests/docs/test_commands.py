@@ -8,7 +8,6 @@ import re
 import shlex
 from functools import cache
 
-import pytest
 from pages import blocks
 
 from hpcgnn.__main__ import build_parser
@@ -92,18 +91,3 @@ def test_commands_are_read_by_the_parsers(path, capsys):
             if error.code != 0:  # 0: --help, --version
                 wrong.append(f"{shlex.join(words)}: {capsys.readouterr().err.strip().splitlines()[-1]}")
     assert not wrong
-
-
-def test_the_readers_see_mistakes():
-    """A test that could not fail would hold nothing."""
-    assert ours(shlex.split("mpiexec -n 4 hpcgnn train --lr 1")) == ("hpcgnn", ["train", "--lr", "1"])
-    assert ours(shlex.split("sbatch jobs/train.sbatch --graph g.h5 -- --lr 1")) == ("hpcgnn", ["train", "--lr", "1"])
-    assert MODELS and commands("```bash\na b && c  # d\ne\n```\n") == [["a", "b"], ["c"], ["e"]]
-    for program, arguments in (
-        ("hpcgnn", ["train", "--lr", "-1"]),
-        ("hpcgnn", ["train", "--model", "gnc"]),
-        ("hpcgnn", ["predict", "runs/first", "--epochs", "3"]),
-        ("partition_tools", ["partition", "add", "graph.h5", "--ranks"]),
-    ):
-        with pytest.raises((HpcgnnError, SystemExit)):
-            read(program, arguments)

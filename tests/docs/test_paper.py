@@ -56,19 +56,6 @@ def test_every_table_has_a_date_and_a_command(paper):
             assert section.blocks and re.search(r"2026-\d\d-\d\d", body), section.name
 
 
-def test_a_graph_is_made_before_it_is_read(paper):
-    """In the order of a section's blocks, whose first commands may stand far above the others."""
-    head, *others = paper.sections(paper.PAGE.read_text(encoding="utf-8"))
-    made = set(re.findall(r"-o (\w+\.h5)", "".join(head.blocks)))
-    assert made == {"g1.h5", "g2.h5"}
-    for section in others:
-        there = set(made)
-        for line in "".join(section.blocks).replace("\\\n", " ").splitlines():
-            read = re.search(r"--graph((?: [\w.-]+\.h5)+)", line)
-            assert set(read[1].split() if read else ()) <= there, f"{section.name}: {line}"
-            there |= set(re.findall(r"-o ([\w.$-]+\.h5)", line))
-
-
 @pytest.mark.parametrize("last, code", [("echo done", 0), ("false", 1)])
 def test_a_section_is_made_in_its_folder(paper, tmp_path, monkeypatch, last, code):
     """With its output, machine and date; a command that fails is told."""

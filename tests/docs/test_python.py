@@ -43,19 +43,3 @@ def test_the_page_of_the_api_has_every_name():
 
     shown = set(re.findall(r"^::: \S*\.(\w+)$", read("api.md"), re.MULTILINE))
     assert {*hpcgnn.__all__, *hpcgnn.nn.__all__, *partition_tools.__all__} <= shown
-
-
-def test_pyg(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").Data
-    import torch
-
-    given = {name: torch.as_tensor(value) for name, value in names().items() if isinstance(value, np.ndarray)}
-    data = Data(given.pop("features").float(), given.pop("edge_index"), y=given.pop("labels"), **given)
-    exec(
-        example("python.md", "partition_tools.from_pyg(").partition("\n")[2],
-        {"partition_tools": partition_tools, "dataset": [data]},
-    )
-    metis_process.end()
-    with GraphFile(tmp_path / "cora.h5") as file:
-        assert file.meta.num_nodes == N

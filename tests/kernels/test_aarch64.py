@@ -4,16 +4,12 @@ with oracles. Emulation says nothing about speed, nor about the weaker order of 
 
 import os
 import platform
-import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import emulated
 import pytest
-import torch
-
-from hpcgnn.kernels import gather, library
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +23,6 @@ TESTS += [
     "test_pack_and_check.py",
     "test_random.py",
 ]
-EM_AARCH64 = 183
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +33,6 @@ def built(tmp_path_factory):
     if reason := emulated.missing():
         pytest.skip(reason)
     return emulated.build(tmp_path_factory.mktemp("aarch64"))
-
-
-def test_what_is_emulated(built):
-    """A library of the other architecture; and an access to what nobody has ends the call, with a line that says so."""
-    assert struct.unpack_from("<H", built.read_bytes(), 18)[0] == EM_AARCH64
-    found = emulated.loaded(built)
-    assert found.native.supported_paths() == ["baseline"] and found.native.own_products_from is None
-    x, y, indptr = torch.ones(4, 16), torch.zeros(1, 16), torch.tensor([0, 1])
-    before = library.use(found)
-    try:
-        gather(y, x, indptr, torch.tensor([3], dtype=torch.int32))
-        assert (y == 1).all() and found.native.library.calls > 10
-        with pytest.raises(emulated.Failure, match="hg_gather.*an access to memory that the caller does not have"):
-            gather(y, x, indptr, torch.tensor([2**31 - 1], dtype=torch.int32))
-    finally:
-        library.use(before)
 
 
 def test_the_kernels_tests(built):

@@ -4,7 +4,7 @@ The oracle knows nothing of blocks, of maxima that run or of Philox in vectors; 
 """
 
 import sys
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import kernel_oracle
 import numpy as np
@@ -20,42 +20,25 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SHAPES = [(1, 40), (4, 64), (4, 32), (8, 8), (3, 5), (2, 1), (1, 1), (6, 2), (5, 7), (2, 19), (9, 16)]  # (H, D)
 
 
-@dataclass
-class Case:
-    """A graph of `dst` and `src` (by destination, then source), what its layer reads, and the result's gradient."""
-
-    heads: int
-    width: int
-    dst: np.ndarray
-    src: np.ndarray
-    copy: np.ndarray  # how many edges of the same ends come before
-    z: torch.Tensor
-    a_src: torch.Tensor
-    a_dst: torch.Tensor
-    gy: torch.Tensor
-    dst_ids: torch.Tensor
-    src_ids: torch.Tensor
-    rate: float = 0.0
-
-    def mask(self):
-        """(edges, H) factors of attention dropout, from the counters as they are documented."""
-        if not self.rate:
-            return torch.ones(len(self.dst), self.heads, dtype=torch.float64)
-        d, s = self.dst_ids.numpy()[self.dst], self.src_ids.numpy()[self.src]
-        groups = -(-self.heads // 4)
-        words = np.empty((len(d), self.heads))
-        for h in range(self.heads):
-            counter = np.stack(
-                [d % 2**32, s % 2**32, (d >> 32) % 2**16 + (s >> 32) % 2**16 * 2**16, self.copy * groups + h // 4], -1
-            )
-            words[:, h] = oracle.philox(counter.astype(np.uint32), (KEY % 2**32, KEY >> 32))[:, h % 4]
-        return torch.from_numpy((words >= round(self.rate * 2**32)) / (1 - round(self.rate * 2**32) / 2**32))
-
-    def dropout(self):
-        return (self.rate, KEY, self.dst_ids, self.src_ids) if self.rate else None
+def mask(case):
+    """(edges, H) factors of attention dropout, from the counters as they are documented."""
+    if not case.rate:
+        return torch.ones(len(case.dst), case.heads, dtype=torch.float64)
+    d, s = case.dst_ids.numpy()[case.dst], case.src_ids.numpy()[case.src]
+    groups = -(-case.heads // 4)
+    words = np.empty((len(d), case.heads))
+    for h in range(case.heads):
+        counter = np.stack(
+            [d % 2**32, s % 2**32, (d >> 32) % 2**16 + (s >> 32) % 2**16 * 2**16, case.copy * groups + h // 4], -1
+        )
+        words[:, h] = oracle.philox(counter.astype(np.uint32), (KEY % 2**32, KEY >> 32))[:, h % 4]
+    return torch.from_numpy((words >= round(case.rate * 2**32)) / (1 - round(case.rate * 2**32) / 2**32))
 
 
 def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0, rate=0.0):
+    """A graph of `dst` and `src` (by destination, then source), how many edges of the same ends come before each, what
+    its layer reads, and the result's gradient.
+    """
     random = np.random.default_rng(seed)
     dst, src = kernel_oracle.edges(num_dst, num_src, edges, random)
     copy = np.zeros(len(dst), np.int64)
@@ -67,21 +50,12 @@ def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0
     def normal(*shape):
         return torch.randn(*shape, dtype=torch.float64).float().double()  # the same values in both types
 
+    case = SimpleNamespace(heads=heads, width=width, dst=dst, src=src, copy=copy, rate=rate)
+    case.z, case.a_src = normal(num_src, heads * width), scale * normal(num_src, heads)
+    case.a_dst, case.gy = scale * normal(num_dst, heads), normal(num_dst, heads * width)
     ids = torch.from_numpy(random.choice(2**45, num_dst + num_src, replace=False))
-    return Case(
-        heads,
-        width,
-        dst,
-        src,
-        copy,
-        normal(num_src, heads * width),
-        scale * normal(num_src, heads),
-        scale * normal(num_dst, heads),
-        normal(num_dst, heads * width),
-        ids[:num_dst],
-        ids[num_dst:],
-        rate,
-    )
+    case.dst_ids, case.src_ids = ids[:num_dst], ids[num_dst:]
+    return case
 
 
 def expected(case, shared=False):
@@ -92,7 +66,7 @@ def expected(case, shared=False):
     z, a_src, a_dst = (leaf.clone().requires_grad_() for leaf in (case.z, case.a_src, case.a_dst))
     dst, src = torch.from_numpy(case.dst), torch.from_numpy(case.src)
     logit = torch.nn.functional.leaky_relu(a_dst[dst] + a_src[src], SLOPE)
-    y, lse = kernel_oracle.attend(logit, z[src].unflatten(1, (case.heads, case.width)), dst, len(a_dst), case.mask())
+    y, lse = kernel_oracle.attend(logit, z[src].unflatten(1, (case.heads, case.width)), dst, len(a_dst), mask(case))
     if shared:
         (y.unflatten(1, (case.heads, -1)).mean(1) * case.gy[:, : case.width]).sum().backward()
     else:
@@ -133,22 +107,10 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
     for indptr, indices, rows, columns in list(
         blocks_of(case.dst, case.src, bounds_of(n_src, pieces), hypersparse, n_dst)
     )[::order]:
-        dropout = case.dropout()
-        front.attend_forward(
-            y,
-            running_max,
-            denominator,
-            a_dst,
-            source[columns],
-            indptr,
-            indices,
-            heads=case.heads,
-            slope=SLOPE,
-            rows=rows,
-            dropout=dropout and (*dropout[:3], dropout[3][columns]),
-            complete=complete,
-            bias=bias if complete else None,
-        )
+        given = {"heads": case.heads, "slope": SLOPE, "rows": rows, "complete": complete}
+        given |= {"bias": bias} if complete else {}
+        given |= {"dropout": (case.rate, KEY, case.dst_ids, case.src_ids[columns])} if case.rate else {}
+        front.attend_forward(y, running_max, denominator, a_dst, source[columns], indptr, indices, **given)
     if complete:
         front.attend_finish(None, running_max, denominator, lse, None, share)
     else:
@@ -171,23 +133,16 @@ def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, com
         gz, ga_src = own[:, : heads * case.width], own[:, heads * case.width :]
     ga_dst = spread(torch.zeros(n_dst, heads), dtype)
     for indptr, indices, rows, columns in blocks_of(case.src, case.dst, bounds_of(n_dst, pieces), hypersparse, n_src):
-        dropout = case.dropout()
-        front.attend_backward(
-            gz,
-            ga_src,
-            ga_dst[columns],
-            own,
-            remote[columns],
-            indptr,
-            indices,
-            heads=heads,
-            slope=SLOPE,
-            shared=shared,
-            rows=rows,
-            dropout=dropout and (*dropout[:2], dropout[2][columns], dropout[3]),
-            complete=bool(complete),
-            bias=bias,
-        )
+        given = {
+            "heads": heads,
+            "slope": SLOPE,
+            "rows": rows,
+            "complete": bool(complete),
+            "shared": shared,
+            "bias": bias,
+        }
+        given |= {"dropout": (case.rate, KEY, case.dst_ids[columns], case.src_ids)} if case.rate else {}
+        front.attend_backward(gz, ga_src, ga_dst[columns], own, remote[columns], indptr, indices, **given)
     return gz, ga_src, ga_dst
 
 
@@ -342,14 +297,7 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
 def test_one_edge_that_outweighs_all_others(kernels, heads, width, dtype):
     """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and
     without, with dropout, for averaged heads, over several blocks."""
-    for rate, bias, shared, pieces in (
-        (0, 0, 0, 1),
-        (0, 1, 0, 3),
-        (0.4, 0, 0, 1),
-        (0.4, 1, 0, 2),
-        (0.4, 0, 1, 1),
-        (0, 0, 1, 2),
-    ):
+    for rate, bias, shared, pieces in ((0, 0, 0, 1), (0, 1, 0, 3), (0.4, 1, 0, 2), (0.4, 0, 1, 1), (0, 0, 1, 2)):
         case = distinct(make_case(heads, width, rate=rate, scale=1e12))
         case.z *= 1e12
         added = torch.linspace(-3e11, 3e11, heads * width, dtype=dtype) if bias else None
@@ -385,19 +333,3 @@ def big(seed=0, heads=4, width=12):
     order = np.lexsort((src, dst))
     case.dst, case.src = dst[order], src[order]
     return case
-
-
-def test_what_a_table_does_not_know_is_refused():
-    n, options = torch.zeros(3, dtype=torch.int64), {"heads": 2, "slope": SLOPE}
-    y, h, s, i = torch.zeros(2, 6), torch.zeros(2, 2), torch.zeros(5, 8), torch.zeros(0, dtype=torch.int32)
-    rows = torch.zeros(2, dtype=torch.int32)
-    for more, message in (
-        ({"complete": True, "rows": rows}, "complete: expected no rows with it"),
-        ({"bias": torch.zeros(6)}, "bias: expected complete with it"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            front.attend_forward(y, h, h, h, s, n, i, **options, **more)
-    with pytest.raises(ValueError, match="complete: expected no rows with it"):
-        front.attend_backward(y, h, h, s[:2], torch.zeros(2, 12), n, i, complete=True, rows=rows, **options)
-    with pytest.raises(ValueError, match="bias: expected None without y"):
-        front.attend_finish(None, h, h, h, torch.zeros(6))

@@ -1,68 +1,12 @@
 """The interface of Python and C: what is read of a header, how a compiler lays it out, and what both sides offer."""
 
-import ctypes
 import re
 import subprocess
 
 import pytest
 
 from hpcgnn.kernels import interface
-from hpcgnn.kernels.sources import NATIVE, fingerprint
-
-HEADER = """/* What is
- * here. */
-#ifndef HG_EXAMPLE_H
-#define HG_EXAMPLE_H
-#include <stdint.h>
-#define HG_EXPORT __attribute__((visibility("default")))
-#define HG_ROWS 48 /* and not 4 */
-enum { HG_NONE = 0, HG_ONE = 1,
-       HG_MANY = 7 };
-typedef struct {
-    const void *x; /* (rows) */
-    int64_t *count;
-    double slope;
-    uint32_t threshold;
-} hg_example_args;
-HG_EXPORT const char *hg_name(void);
-HG_EXPORT void hg_do(int path, const hg_example_args *a,
-                     uint64_t key);
-HG_EXPORT int64_t hg_find(const int32_t *rows, int32_t row);
-#endif
-"""
-
-
-def test_a_header_is_read():
-    found = interface.read(HEADER)
-    assert found.constants == {"HG_ROWS": 48, "HG_NONE": 0, "HG_ONE": 1, "HG_MANY": 7}
-    (structure,) = found.structures.values()
-    assert structure._fields_ == [
-        ("x", ctypes.c_void_p),
-        ("count", ctypes.c_void_p),
-        ("slope", ctypes.c_double),
-        ("threshold", ctypes.c_uint32),
-    ]
-    assert found.functions == {
-        "hg_name": (ctypes.c_char_p, {}),
-        "hg_do": (None, {"path": ctypes.c_int, "a": ctypes.POINTER(structure), "key": ctypes.c_uint64}),
-        "hg_find": (ctypes.c_int64, {"rows": ctypes.c_void_p, "row": ctypes.c_int32}),
-    }
-
-
-@pytest.mark.parametrize(
-    "line, words",
-    [
-        ("typedef struct { float x; } hg_args;", "expected one of int, .* got ' float x'"),
-        ("typedef struct { int64_t x, y; } hg_args;", "expected a type and a name, got ' int64_t x, y'"),
-        ("HG_EXPORT int hg_do(unsigned int x);", "expected a type and a name, got 'unsigned int x'"),
-        ("HG_EXPORT int hg_do(const hg_other_args a);", "expected one of int"),
-        ("#define HG_ROWS (3 * 16)", "expected nothing else than is read here, got '#define HG_ROWS"),
-        ("enum { HG_NONE, HG_ONE }; int hg_do(void);", "expected nothing else than is read here, got 'int hg_do"),
-    ],
-)
-def test_what_is_not_understood_is_not_passed_over(line, words):
-    with pytest.raises(ValueError, match=words):
-        interface.read(line)
+from hpcgnn.kernels.sources import NATIVE
 
 
 def test_structures_are_laid_out_as_the_compiler_has_them(tmp_path):
@@ -89,18 +33,3 @@ def test_every_exported_function_is_in_the_interface():
         name for file in NATIVE.glob("*.c") for name in re.findall(r"^HG_EXPORT .*?(hg_\w+)\(", file.read_text(), re.M)
     }
     assert exported == set(interface.INTERFACE.functions)
-
-
-def test_the_fingerprint_is_of_names_and_contents(tmp_path):
-    (tmp_path / "a.c").write_text("1")
-    (tmp_path / "b.h").write_text("2")
-    found = [fingerprint(tmp_path)]
-    (tmp_path / "notes.txt").write_text("3")
-    assert fingerprint(tmp_path) == found[0]
-    (tmp_path / "a.c").write_text("12")
-    found.append(fingerprint(tmp_path))
-    (tmp_path / "a.c").rename(tmp_path / "c.c")
-    found.append(fingerprint(tmp_path))
-    (tmp_path / "b.h").unlink()
-    found.append(fingerprint(tmp_path))
-    assert len(set(found)) == 4

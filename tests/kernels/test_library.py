@@ -1,6 +1,5 @@
 """Loading: which kernels serve, what the environment can force, and that one OpenMP runtime is in the process."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -101,13 +100,6 @@ def test_missing_library_is_an_error_if_native_is_demanded(monkeypatch):
         library.choose(Path("nowhere.so"))
 
 
-def test_the_library_of_another_interpreter_is_not_taken(monkeypatch, tmp_path):
-    monkeypatch.setenv("HPCGNN_KERNELS", "native")
-    (tmp_path / "_native.cpython-39-x86_64-linux-gnu.so").write_bytes(b"")
-    with pytest.raises(library.LibraryError, match=f"no {library.FILE.name} in"):
-        library.choose(tmp_path / library.FILE.name)
-
-
 REMEDY = "build it again with `pip install -e .`"
 
 
@@ -155,26 +147,17 @@ def test_wrong_choice_of_kernels(monkeypatch):
         library.choose()
 
 
-def test_who_watches_sees_every_kernel_and_its_arguments():
-    """The body of the watch is around the kernel; without one, and after it, the kernels are as they were."""
-    seen = []
+@pytest.fixture
+def compiler(tmp_path):
+    """A function of macros, or other words, that makes a compiler which says them."""
 
-    @contextlib.contextmanager
-    def watch(name, arguments):
-        before = out.clone()
-        yield
-        seen.append((name, len(arguments), not torch.equal(before, out)))
+    def made(words):
+        file = tmp_path / "compiler"
+        file.write_text("#!/bin/sh\n" + "".join(f"echo '{each}'\n" for each in words))
+        file.chmod(0o755)
+        return [str(file)]
 
-    x, weight, out = torch.ones(3, 2), torch.ones(2, 4), torch.zeros(3, 4)
-    with kernels.watched(watch):
-        kernels.multiply(out, x, weight)
-        kernels.project(out, x + 1, weight)
-        kernels.relu_gradient(torch.empty(3, 2), x, x, 1.0)
-    assert [each[0] for each in seen] in (
-        ["multiply", "project", "relu_gradient"],
-        ["multiply", "multiply", "relu_gradient"],  # where products are torch's
-    )
-    assert [each[2] for each in seen] == [True, True, False] and library.state.watch is None
+    return made
 
 
 @pytest.mark.parametrize(
@@ -186,12 +169,9 @@ def test_who_watches_sees_every_kernel_and_its_arguments():
         ([], []),
     ],
 )
-def test_every_compiler_is_asked_to_round_alike(tmp_path, macros, flag):
-    compiler = tmp_path / "compiler"
-    compiler.write_text("#!/bin/sh\n" + "".join(f"echo '#define {macro}'\n" for macro in macros))
-    compiler.chmod(0o755)
-    assert contraction([str(compiler), "-O3"]) == flag
-    assert contraction([str(tmp_path / "none")]) == []
+def test_every_compiler_is_asked_to_round_alike(compiler, macros, flag):
+    assert contraction([*compiler(f"#define {each}" for each in macros), "-O3"]) == flag
+    assert contraction(["/nowhere"]) == []
 
 
 AVX2 = ["__AVX2__ 1", "__FMA__ 1", "__F16C__ 1"]
@@ -207,22 +187,16 @@ AVX512 = [f"__AVX512{part}__ 1" for part in ("F", "BW", "DQ", "VL")]
         (AVX2 + AVX512[:2], ["AVX2", "BASELINE"]),
     ],
 )
-def test_paths_of_this_processor_are_compiled_alone(tmp_path, macros, runnable):
-    compiler = tmp_path / "compiler"
-    compiler.write_text("#!/bin/sh\n" + "".join(f"echo '#define {macro}'\n" for macro in macros))
-    compiler.chmod(0o755)
+def test_paths_of_this_processor_are_compiled_alone(compiler, macros, runnable):
+    command = compiler(f"#define {each}" for each in macros)
     for paths, wanted in (("all", ["AVX512", "AVX2", "BASELINE"]), ("runnable", runnable), ("native", runnable[:1])):
-        without = {name for name, _ in left_out([str(compiler)], paths)}
+        without = {name for name, _ in left_out(command, paths)}
         assert without == {f"HG_WITHOUT_{name}" for name in {"BASELINE", "AVX2", "AVX512"} - set(wanted)}
 
 
-def test_a_library_is_compiled_once_for_compiler_and_flags(tmp_path, monkeypatch):
+def test_a_library_is_compiled_once_for_compiler_and_flags(compiler, tmp_path, monkeypatch):
     monkeypatch.setenv("HPCGNN_BUILD_CACHE", str(tmp_path))
-    compiler = tmp_path / "compiler"
-    found = []
-    for version, macros, flags in (("1", [], ["-O3"]), ("1", [], ["-O3"]), ("2", [], ["-O3"]), ("1", [("A", "1")], [])):
-        compiler.write_text(f"#!/bin/sh\necho {version}\n")
-        compiler.chmod(0o755)
-        found.append(cached([str(compiler)], macros, flags))
+    asked = ("1", [], ["-O3"]), ("1", [], ["-O3"]), ("2", [], ["-O3"]), ("1", [("A", "1")], [])
+    found = [cached(compiler([version]), macros, flags) for version, macros, flags in asked]
     assert found[0] == found[1] and len(set(found)) == 3 and {path.parent for path in found} == {tmp_path}
-    assert cached([str(tmp_path / "none")], [], []) is None
+    assert cached(["/nowhere"], [], []) is None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.own_ids import find_nodes, ids_of, kind_of_ids, nodes_of, read_ids
+from hpcgnn.graphfile.own_ids import ids_of, kind_of_ids, nodes_of, read_ids
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
@@ -43,11 +43,10 @@ def test_ids_survive_partitioning_and_are_found(tmp_path, kind):
         # What the file says of node i is what the table says of its id.
         order = file.read("nodes/original_id")
         assert (file.read("nodes/features")[:, 0] == order).all()
-        assert find_nodes(file, [str(names[k]) for k in (5, 1, 5)], "list").tolist() == [1, 5]
         assert nodes_of(file, [str(names[k]) for k in (5, 1, 5)], "list").tolist() == [5, 1, 5]
         assert ids_of(file, np.array([5, 1, 5])) == [names[5], names[1], names[5]]
         with pytest.raises(FormatError, match="list: no node has the id 77 .1 such ids"):
-            find_nodes(file, ["77", str(names[0])], "list")
+            nodes_of(file, ["77", str(names[0])], "list")
 
 
 def test_nodes_that_go_by_their_numbers_have_no_ids(tmp_path):
@@ -55,13 +54,13 @@ def test_nodes_that_go_by_their_numbers_have_no_ids(tmp_path):
         path = imported(tmp_path, list(range(6)), relabel)
         with GraphFile(path) as file:
             assert kind_of_ids(file) == ""
-            assert find_nodes(file, ["5", "0"], "list").tolist() == [0, 5]
+            assert nodes_of(file, ["5", "0"], "list").tolist() == [5, 0]
             for wrong, words in (
                 ("6", r"no node has the id 6 .*expected 0\.\.5"),
                 ("anna", "expected numbers of nodes"),
             ):
                 with pytest.raises(FormatError, match=words):
-                    find_nodes(file, ["0", wrong], "list")
+                    nodes_of(file, ["0", wrong], "list")
         path.unlink()
 
 

@@ -1,10 +1,8 @@
 """A directory is a complete run, or it is listed with the reason; nothing in between, and nothing raises."""
 
-import json
-
 import pytest
 
-from hpcgnn.report.read import read_rank_records, read_runs
+from hpcgnn.report.read import read_runs
 
 from .conftest import EPOCHS, RUNS
 
@@ -32,24 +30,8 @@ DAMAGES = {
         "summary.json tells of 2 ranks, ranks.jsonl of 1",
     ),
     "half a rank's record": (lambda p: cut(p, "ranks.jsonl", 0.95), "line 2 of ranks.jsonl is damaged"),
-    "an older version's, one lost": (lambda p: older(p, 1), "cannot read rank-00001.json"),
     "another object": (lambda p: (p / "summary.json").write_text("[]"), "summary.json lacks 'ranks'"),
 }
-
-
-def older(path, ranks):
-    """Make the records of a run what earlier versions wrote: a file for each rank, here for the first few."""
-    (path / "ranks").mkdir()
-    for record in read_rank_records(path, 2)[:ranks]:
-        (path / f"ranks/rank-{record['rank']:05d}.json").write_text(json.dumps(record, indent=1))
-    (path / "ranks.jsonl").unlink()
-
-
-def test_a_run_with_a_file_for_each_rank_reads_as_before(copied):
-    path = copied("p2-a")
-    (expected,), _ = read_runs([path])
-    older(path, 2)
-    assert read_runs([path]) == ([expected], [])
 
 
 @pytest.mark.parametrize("damage, reason", DAMAGES.values(), ids=DAMAGES)

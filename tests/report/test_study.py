@@ -15,9 +15,8 @@ from hpcgnn.report.read import (
     cumulative_seconds,
     parts_of_epoch,
     read_runs,
-    threads_per_core,
 )
-from hpcgnn.report.study import SHARED, build_study, notes, study_table
+from hpcgnn.report.study import build_study, notes, study_table
 
 from .conftest import summary
 
@@ -105,33 +104,6 @@ def test_mean_and_deviation_over_seeds(copied):
     point = study.points.set_index("label").loc["good"]
     assert point["test_at_best_val_deviation"] == pytest.approx(statistics.stdev(tests)) and point["seeds"] == 2
     assert any("the same run again" in line for line in notes(study))
-
-
-@pytest.mark.parametrize(
-    "ranks, most",
-    [
-        ([("a", [0], 1), ("a", [1], 1)], 1.0),
-        ([("a", [0, 1], 1)] * 8, 4.0),
-        ([("a", [0, 1], 2)] * 2 + [("b", [0, 1], 2)], 2.0),
-        ([("a", [0, 1], 1), ("a", [1, 2], 1), ("a", [2], 1), ("a", [0], 1)], 4 / 3),
-        ([("a", [0], 1), ("b", [0], 1)], 1.0),
-        ([("a", [0, 1, 2], 4)], 4 / 3),
-    ],
-)
-def test_ranks_that_share_cores(ranks, most):
-    records = [{"host": host, "cores": cores, "threads": threads} for host, cores, threads in ranks]
-    assert threads_per_core(records) == pytest.approx(most)
-    assert math.isnan(threads_per_core([{"host": "a"}]))
-
-
-@pytest.mark.parametrize("cores, shared", [([0, 1], False), ([3], True)])
-def test_shared_cores_are_said_with_the_times(runs, cores, shared):
-    (found,) = runs("p2-a")
-    for rank in found.ranks:
-        rank.update(cores=cores, threads=1)
-    study = build_study([found])
-    assert study_table(study)["epoch (s)"].item().endswith(SHARED) == shared
-    assert any(line.startswith(SHARED) for line in notes(study)) == shared
 
 
 @pytest.mark.parametrize("name, panels", [("p2-a", 4), ("p1-a", 3)])

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from hpcgnn.kernels.aggregation import ALL_ROWS, BLOCK, ROWS
-from hpcgnn.kernels.attention import edge_pieces, edge_words
+from hpcgnn.kernels.aggregation import ALL_ROWS, BLOCK, ROWS, edge_pieces
+from hpcgnn.kernels.attention import edge_words
 from hpcgnn.kernels.interface import codes
 from hpcgnn.kernels.kernel import Arguments, kernel
 from hpcgnn.kernels.randomness import rule
@@ -44,11 +44,6 @@ class Columns(NamedTuple):
         "kept_indices": "optional written int32 [capacity]",
         "kept_weight": "optional written type of weight [capacity]",
         "kept_edge": "optional written type of edge [capacity]",
-        "key": ...,
-        "threshold": ...,
-        "ends": ...,
-        "weight_bytes": ...,
-        "edge_bytes": ...,
     },
     without=ALL_ROWS,
 )

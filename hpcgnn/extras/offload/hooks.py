@@ -7,7 +7,7 @@ from hpcgnn.comm.ledger import KINDS
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
-from hpcgnn.estimate import ADDITIONS, Addition
+from hpcgnn.estimate import ADDITIONS
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
 from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES, RunPlan
 
@@ -21,7 +21,7 @@ def make_policy(plan: RunPlan, session: Session, buffers: Any, probe: Any, learn
     return None if limit is None else WithinLimit(plan, session, buffers, probe, learns, limit)
 
 
-def make_addition(config: Config) -> Addition | None:
+def make_addition(config: Config) -> Any:
     """The part of an estimate on a limit."""
     from hpcgnn.extras.offload.estimate import Within
 

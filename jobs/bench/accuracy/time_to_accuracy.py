@@ -254,7 +254,7 @@ def draw(graph, curves, rows, options):
             axis.plot(*columns, label=f"{system}, {rates[system]:g}", **{**style, "marker": None})
         log_axis(axis.xaxis)
         axis.set(xlabel="processor time of training (s)", ylabel="best validation accuracy so far", title=graph.name)
-        legend(axis, True)
+        legend(axis)
         figure.savefig(options.out / f"{graph.name}-{options.model}.svg", metadata={"Date": None})
 
 

@@ -36,11 +36,6 @@ def test_pieces_hold_what_is_asked_for_in_its_order_and_little_else(ranges, asce
         assert read == wanted, "no chunk is read for nothing"
 
 
-def test_single_rows_all_over_take_a_read_for_every_few_chunks():
-    ranges = [(row, row + 1) for row in range(0, 100_000, 7)]
-    assert len(list(pieces(ranges, 1000))) == -(-100 // MOST_CHUNKS)
-
-
 def test_ranks_of_a_scattered_map_read_little_more_than_the_file(tmp_path, monkeypatch):
     """With chunks of 1 MiB 128 ranks read an R-MAT graph 88 times: every rank has a cluster in every chunk."""
     nodes, clusters, ranks = 20_000, 1_024, 128

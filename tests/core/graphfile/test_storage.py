@@ -244,16 +244,6 @@ def write_typed(path, names=None, name="directed weighted"):
     return data
 
 
-def test_types_without_names_are_counted(tmp_path):
-    data = write_typed(tmp_path / "g.h5")
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert (file.meta.num_edge_types, file.meta.num_node_types, file.meta.type_names) == (2, 2, {})
-    assert (data.num_edge_types, data.num_node_types) == (2, 2)
-    write_typed(tmp_path / "g.h5", name="no edges")
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.typed and file.meta.num_edge_types == 0
-
-
 def test_texts_of_variable_length_are_not_written_and_refused(tmp_path):
     """They lie in a part of HDF5's metadata without a checksum, where one flipped bit makes the library loop for
     ever.

@@ -214,20 +214,16 @@ ODD = [(name, "one empty") for name in ("no edges", "random undirected weighted"
 ODD += [("star", "all on last"), ("random directed weighted", "dealt")]
 
 
-@pytest.mark.parametrize("name, map_name", ODD)
-def test_odd_graphs(comm, session_path, name, map_name):
-    check_case(comm, stored(comm, session_path, name)[2], {"layers": 3}, map_name)
-
-
 @pytest.mark.ranks(4)
 @pytest.mark.parametrize("options", [{}, LEAST, {**GAT, "halo_buffer": 0.02}], ids=["rows", "fewest", "gat"])
 @pytest.mark.parametrize("name, map_name", ODD)
-def test_odd_graphs_on_nodes(comm, session_path, name, map_name, options):
+def test_odd_graphs(comm, session_path, name, map_name, options):
+    """As messages between ranks, and as rows of a node."""
     path = stored(comm, session_path, name)[2]
-    for per_node in (2, 3):
+    for per_node, how in ((1, "messages"), (2, "shared"), (3, "shared")):
         with emulated(comm, comm.rank // per_node):
-            _, trainer = check_case(comm, path, {**options, "layers": 3, "intra_node": "shared"}, map_name, per_node)
-            assert trainer.views.in_place is not None
+            _, trainer = check_case(comm, path, {**options, "layers": 3, "intra_node": how}, map_name, per_node)
+            assert (trainer.views.in_place is not None) == (how == "shared")
 
 
 @pytest.mark.ranks(4)

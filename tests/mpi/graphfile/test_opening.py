@@ -76,18 +76,6 @@ def test_one_rank_reads_for_all(comm, path, looked_at, options):
     assert everyone == [everyone[0]] * comm.size
 
 
-def test_what_is_loaded_does_not_hang_on_who_reads(comm, path):
-    file, _, cluster_to_rank = opened(comm, path, partition="dealt")
-    with file, GraphFile(path) as alone:
-        assert not alone.shared
-        ours, theirs = (
-            load_local_graph(each, cluster_to_rank, comm, 10, "add", graphs.torch.float32) for each in (file, alone)
-        )
-    for name in ("features", "labels", "split", "original_id"):
-        assert graphs.torch.equal(getattr(ours, name), getattr(theirs, name))
-    assert graphs.torch.equal(ours.inward.own.indices, theirs.inward.own.indices)
-
-
 def test_copies_of_a_file_are_read_by_each_rank(comm, path, looked_at):
     """As on the disks of nodes: no rank relies on what another has read of another file."""
     mine = path.with_name(f"{comm.rank}.h5")
