@@ -63,7 +63,7 @@ class Crossing(NamedTuple):
     def of(cls, ranks: HaloPlan, nodes: HaloPlan, comm: Communicator) -> "Crossing":
         """Count them. Collective. ranks, nodes: the plans of all rows, for ranks and for nodes."""
         near = nodes.peers.ranks
-        needed = sum(int(rows) for k, rows in enumerate(ranks.receive_counts) if ranks.source(k + 1) not in near)
+        needed = sum(int(rows) for k, rows in enumerate(ranks.receive_counts) if ranks.peers.source(k + 1) not in near)
         # All ranks of a node have the plan of the node.
         counts = torch.tensor([needed, nodes.num_halo * (nodes.peers.place == 0)])
         return cls(*comm.total(counts, "plan").tolist())

@@ -7,7 +7,6 @@ message (docs/performance.md, overlap).
 
 import itertools
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -56,17 +55,12 @@ class OwnEdges(Generic[EdgesT]):
             ends = torch.linspace(int(indptr[0]), int(indptr[-1]), number + 1, dtype=torch.float64)
             bounds = torch.searchsorted(indptr, ends.long()).tolist()
             bounds[0], bounds[-1] = 0, len(indptr) - 1
-            rows = self._all_rows if self.block.rows is None else self.block.rows
+            rows = torch.arange(len(indptr) - 1, dtype=torch.int32) if self.block.rows is None else self.block.rows
             self._pieces[number] = [
                 self.block.of_rows(indptr[first : last + 1], rows[first:last])
                 for first, last in itertools.pairwise(bounds)
             ]
         return self._pieces[number]
-
-    @cached_property
-    def _all_rows(self) -> torch.Tensor:
-        """Of a block that stores all rows; all numbers of pieces share them."""
-        return torch.arange(len(self.block.indptr) - 1, dtype=torch.int32)
 
     def split(self, part: Part[EdgesT], interior: bool) -> list[Part[EdgesT]]:
         """The parts of a part: of the own block, of a piece of it, or of a round.

@@ -113,7 +113,7 @@ class NodeRows:
         self._arena = Arena(memory.allocate)
         self._by_address: dict[int, _Matrix] = {}  # whose memory is not free, in the order of all ranks
         self._spreads: dict[tuple[int, ...], Spread] = {}
-        self._common: list[weakref.ref[mmap.mmap]] = []
+        self._common: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
     def spread(self, num_rows: int) -> Spread:
         """The Spread of matrices with this number of own rows; the same one for the same rows."""
@@ -204,13 +204,12 @@ class NodeRows:
         if count == 0:
             return torch.empty(0, dtype=dtype)
         memory = self._memory.allocate(count * dtype.itemsize)
-        self._common = [each for each in self._common if each() is not None] + [weakref.ref(memory)]
+        self._common.add(memory)
         return torch.frombuffer(memory, dtype=dtype, count=count)
 
     def common_storages(self) -> dict[int, int]:
         """{address: bytes} of memory from `common` with references left. Local."""
-        memories = [memory for each in self._common if (memory := each()) is not None]
-        return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in memories}
+        return {torch.frombuffer(each, dtype=torch.uint8).data_ptr(): len(each) for each in self._common}
 
     def common_bytes(self) -> int:
         """This rank's share of the resident bytes of it. Local."""
@@ -340,9 +339,8 @@ class Peers:
 
     def planner(self, node: int, offset: int) -> int:
         """The rank of a node that plans the rows received at a ring offset."""
-        ranks, others = self.of(node), self.size - 1
-        ends = [(place + 1) * others // len(ranks) for place in range(len(ranks))]
-        return ranks[int(np.searchsorted(ends, offset - 1, side="right"))]
+        ranks = self.of(node)
+        return ranks[-(-offset * len(ranks) // (self.size - 1)) - 1]
 
     def gather(self, value: Any) -> list[Any]:
         """The small values of all ranks of the node, by place. Collective over the node."""

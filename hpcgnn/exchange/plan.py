@@ -11,7 +11,6 @@ node that several of its ranks need crosses once (see nodes.py). graph/transform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -90,16 +89,6 @@ class HaloPlan:
         return None if self.near is None or self.peers.rows is None else self.near.columns
 
     @property
-    def rank(self) -> int:
-        """The number of this peer."""
-        return self.peers.number
-
-    @property
-    def size(self) -> int:
-        """The number of peers."""
-        return self.peers.size
-
-    @property
     def num_halo(self) -> int:
         return int(self.receive_counts.sum())
 
@@ -115,52 +104,36 @@ class HaloPlan:
         return self.sending.rows
 
     @cached_property
-    def _send_ends(self) -> np.ndarray:
-        """int64 (P - 1,): the end of each ring offset's rows among the sent rows."""
-        return np.cumsum(self.send_counts)
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (P - 1,) each: the end of each ring offset's rows in the halo, and among the sent rows."""
+        return np.cumsum(self.receive_counts), np.cumsum(self.send_counts)
 
     def rows_to(self, offset: int) -> torch.Tensor:
         """The own rows that go to the rank at this ring offset: int32 (m,)."""
-        first, end = self._sent_to(offset)
-        return self.send_rows[first:end]
-
-    def _sent_to(self, offset: int) -> tuple[int, int]:
-        """(the first, one past the last) of the rows that go to the rank at this ring offset."""
-        end = int(self._send_ends[offset - 1])
-        return end - int(self.send_counts[offset - 1]), end
+        end = int(self._ends[1][offset - 1])
+        return self.send_rows[end - int(self.send_counts[offset - 1]) : end]
 
     @property
     def longest_round(self) -> int:
         """Rows of the longest round, on the peer that receives or sends most in it."""
         return max(self.sizes, default=0)
 
-    def source(self, offset: int) -> int:
-        """The peer that rows of this ring offset come from."""
-        return self.peers.source(offset)
-
-    def dest(self, offset: int) -> int:
-        """The peer that own rows of this ring offset go to."""
-        return self.peers.dest(offset)
-
-    def received(self, segment: Segment) -> int:
-        """How many rows of a segment this peer receives."""
-        return segment.overlap(int(self.receive_counts[segment.offset - 1]))
+    def arriving(self, segment: Segment) -> tuple[int, int]:
+        """(the first, one past the last) of the rows of a segment in the halo."""
+        return segment.within(self.receive_counts, self._ends[0])
 
     def sent(self, segment: Segment) -> tuple[int, int]:
         """(the first, one past the last) of the rows of a segment among all that this peer sends."""
-        first, end = self._sent_to(segment.offset)
-        return first + segment.start, first + segment.start + segment.overlap(end - first)
-
-
-class Order(Protocol):
-    """A LocalOrder, as far as a plan needs it."""
-
-    def of(self, nodes: np.ndarray) -> np.ndarray:
-        """The places of own nodes given in the order of the file, of the same type."""
+        return segment.within(self.send_counts, self._ends[1])
 
 
 def build_halo_plan(
-    owner: np.ndarray, local_id: np.ndarray, cap: int, num_owned: int, comm: Communicator, order: Order
+    owner: np.ndarray,
+    local_id: np.ndarray,
+    cap: int,
+    num_owned: int,
+    comm: Communicator,
+    place: Callable[[np.ndarray], np.ndarray] = lambda nodes: nodes,
 ) -> tuple[HaloPlan, np.ndarray]:
     """Agree on the halo of remote edge sources. Collective.
 
@@ -169,7 +142,7 @@ def build_halo_plan(
         local_id: int32 (E_remote,), its local id there; overwritten.
         cap: rows of a round.
         num_owned: number of own rows, to check requests.
-        order: LocalOrder of own rows; requests have places in the order of the file.
+        place: the places of own rows that are given as requests have them, of the same type.
 
     Returns:
         (plan, int32 or int64 (E_remote,): the halo position of each edge's source).
@@ -191,8 +164,8 @@ def build_halo_plan(
     receive_counts = np.zeros(size, np.int64)
     for k in np.flatnonzero(counts).tolist():
         part = np.s_[ends[k] - counts[k] : ends[k]]
-        rows, place = _numbered(ids[part])
-        np.add(place, num_halo, out=ids[part], dtype=ids.dtype)
+        rows, number = _numbered(ids[part])
+        np.add(number, num_halo, out=ids[part], dtype=ids.dtype)
         wanted.append(rows)
         receive_counts[k] = len(rows)
         num_halo += len(rows)
@@ -212,7 +185,7 @@ def build_halo_plan(
                 "read different graphs or maps; give all of them the same file"
             )
 
-    send_rows = torch.from_numpy(order.of(send_rows.numpy()))
+    send_rows = torch.from_numpy(place(send_rows.numpy()))
     peers = Peers.alone(rank, size)
     return agreed_plan(peers, receive_counts, send_counts, Sending(send_rows), cap, comm), position
 
@@ -245,10 +218,11 @@ def agreed_plan(
 
     stops = cut(furthest, int(most), cap, peers.size)
     sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
-    rounds, starts = segments(stops, max_rows.tolist()), np.zeros(len(stops) + 1, np.int64)
-    plan = HaloPlan(peers, receive_counts, send_counts, sending, rounds, sizes.tolist(), starts, cap, near)
-    np.cumsum([sum(plan.received(segment) for segment in round_) for round_ in rounds], out=starts[1:])
-    return plan
+    rounds, ends = segments(stops, max_rows.tolist()), np.cumsum(receive_counts)
+    starts = [0, *(round_[-1].within(receive_counts, ends)[1] for round_ in rounds)]
+    return HaloPlan(
+        peers, receive_counts, send_counts, sending, rounds, sizes.tolist(), np.array(starts, np.int64), cap, near
+    )
 
 
 def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -281,6 +255,12 @@ def parts(counts: np.ndarray) -> Iterator[tuple[int, int, int]]:
     """(ring offset, its first row, its rows) of the offsets with rows."""
     ends = np.cumsum(counts)
     return ((k + 1, int(ends[k] - counts[k]), int(counts[k])) for k in np.flatnonzero(counts).tolist())
+
+
+def of_offsets(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """int64 (P - 1,): the number of chosen rows, bool, of each ring offset, which has `counts`."""
+    before, ends = np.append(0, np.cumsum(chosen)), np.cumsum(counts)
+    return before[ends] - before[ends - counts]
 
 
 def _numbered(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

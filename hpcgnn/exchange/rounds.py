@@ -34,9 +34,13 @@ class Segment(NamedTuple):
     start: int
     stop: int
 
-    def overlap(self, rows: int) -> int:
-        """How many of the segment's rows a rank has that has `rows` at this offset."""
-        return max(0, min(self.stop, rows) - self.start)
+    def within(self, counts: np.ndarray, ends: np.ndarray) -> tuple[int, int]:
+        """(the first, one past the last) of its rows among the rows of a rank that has `counts` of them at ring offset
+        1, 2, …, int64 (P - 1,), one after another up to `ends`.
+        """
+        rows = int(counts[self.offset - 1])
+        first = int(ends[self.offset - 1]) - rows
+        return first + min(self.start, rows), first + min(self.stop, rows)
 
 
 class Rounds(NamedTuple):

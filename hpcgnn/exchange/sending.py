@@ -12,8 +12,8 @@ import torch
 
 from hpcgnn import kernels
 
-# Numbers that are summed at a time before they are narrowed.
-_PIECE = 1 << 15
+# Numbers that are made at a time before they are narrowed: they stay in the cache.
+_PIECE = 1 << 17
 # Rows that are packed at a time beside sums: their places take little memory then.
 _ROWS = 1 << 13
 

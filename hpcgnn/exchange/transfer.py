@@ -36,7 +36,8 @@ class Turn:
         self.incoming, self.outgoing = list[Lane](), list[Lane]()
         self.spans = list[tuple[int, int]]()
         for segment in merge(each for index in rounds for each in plan.rounds[index]):
-            self.incoming += peers.incoming(segment.offset, segment.start, plan.received(segment))
+            first, last = plan.arriving(segment)
+            self.incoming += peers.incoming(segment.offset, segment.start, last - first)
             first, last = plan.sent(segment)
             for lane in peers.outgoing(segment.offset, segment.start, last - first):
                 self.outgoing.append(lane)

@@ -21,39 +21,14 @@ from hpcgnn.comm import Message
 from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.sending import Scaled, Sending
 
-# Numbers that are converted at a time: their copies stay in the cache and are no part of the communication memory's
-# account.
-_PIECE = 1 << 15
-# Rows whose ids are looked up at a time, likewise.
-_ROWS = 1 << 12
-
-
-@dataclass(frozen=True)
-class Narrow:
-    """One kind of narrow numbers.
-
-    Attributes:
-        type: their dtype.
-        at_random: whether they are rounded at random, with a factor (float32) of their row.
-    """
-
-    type: torch.dtype
-    at_random: bool = False
-
-    @property
-    def factor_bytes(self) -> int:
-        """Bytes of the factor of a row."""
-        return torch.float32.itemsize * self.at_random
-
-
-#: name of --halo-dtype -> the kind; fp32 stands for the run's own precision.
-NARROW: dict[str, Narrow | None] = {"fp32": None, "bf16": Narrow(torch.bfloat16), "int8": Narrow(torch.int8, True)}
+#: name of --halo-dtype -> the type of narrow numbers; fp32 stands for the run's own precision. int8 is rounded at
+#: random, with a factor (float32) of its row.
+NARROW: dict[str, torch.dtype | None] = {"fp32": None, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
 def rounds_at_random(name: str) -> bool:
     """Whether this --halo-dtype rounds at random."""
-    kind = NARROW[name]
-    return kind is not None and kind.at_random
+    return NARROW[name] == torch.int8
 
 
 @dataclass(frozen=True)
@@ -70,12 +45,12 @@ class Form:
     width: int
     narrow: int
     dtype: torch.dtype
-    kind: Narrow | None = None
+    kind: torch.dtype | None = None
 
     @property
     def row_bytes(self) -> int:
         """Bytes of a row as it is sent."""
-        return self._wide_bytes + (0 if self.kind is None else self.kind.factor_bytes + self._narrow_bytes)
+        return sum(self._part_bytes)
 
     @property
     def widened_bytes(self) -> int:
@@ -83,12 +58,11 @@ class Form:
         return self.width * self.dtype.itemsize if self.narrow else 0
 
     @property
-    def _wide_bytes(self) -> int:
-        return (self.width - self.narrow) * self.dtype.itemsize
-
-    @property
-    def _narrow_bytes(self) -> int:
-        return 0 if self.kind is None else self.narrow * self.kind.type.itemsize
+    def _part_bytes(self) -> tuple[int, int, int]:
+        """Of a row's wide numbers, of its factor, and of its narrow numbers."""
+        narrow = 0 if self.kind is None else self.narrow * self.kind.itemsize
+        factor = torch.float32.itemsize if self.kind == torch.int8 else 0
+        return (self.width - self.narrow) * self.dtype.itemsize, factor, narrow
 
     def message_bytes(self, rows: int) -> int:
         """Bytes of a message of `rows` rows in a buffer: its own, and padding that aligns the next one."""
@@ -101,17 +75,14 @@ class Form:
 
     def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """(factors (rows, 1) or None, wide (rows, width − narrow), narrow ones or None) of a message: views."""
-        kind = self.kind
         # Numbers of eight bytes come first: factors of four before them would leave them misaligned.
-        wide_size = rows * self._wide_bytes
-        wide = message[:wide_size].view(self.dtype).view(rows, self.width - self.narrow)
-        if kind is None:
-            return None, wide, None
-        factors, narrow = message[wide_size : rows * self.row_bytes].split(
-            [rows * kind.factor_bytes, rows * self._narrow_bytes]
+        sizes = [rows * part for part in self._part_bytes]
+        wide, factors, narrow = message[: sum(sizes)].split(sizes)
+        return (
+            factors.view(torch.float32).view(rows, 1) if self.kind == torch.int8 else None,
+            wide.view(self.dtype).view(rows, self.width - self.narrow),
+            None if self.kind is None else narrow.view(self.kind).view(rows, self.narrow),
         )
-        beside = factors.view(torch.float32).view(rows, 1) if kind.at_random else None
-        return beside, wide, narrow.view(kind.type).view(rows, self.narrow)
 
 
 class Wire:
@@ -172,54 +143,45 @@ class Wire:
             place: of the message. Among sums, its key and a sum's number in the message take the place of a row's id.
             ids: int64, original ids of the own rows (None: those of the Wire).
         """
+        key, dtype = kernels.stream_key(draw, *place), form.dtype
+        ids = self.ids if ids is None else ids
         if sent.sums is None:
-            encode(message, form, own.x, draw, (sent.rows, own.scale, self.ids if ids is None else ids))
-            return
-        key = kernels.stream_key(draw, *place)
-        for first, rows in sent.pieces(own, form.dtype):
-            encode(message, form, rows, key, place=(sent.count, first))
+            key, dtype = draw, _wide(form.dtype)
+        for first, rows in sent.pieces(own, dtype):
+            known = sent.sums is None and rounds_at_random(self.name)
+            at = sent.rows[first : first + len(rows)].long()
+            encode(message, form, rows, key, (sent.count, first), ids[at] if known else None)
 
 
 def encode(
     message: torch.Tensor,
     form: Form,
-    x: torch.Tensor,
+    rows: torch.Tensor,
     draw: int,
-    picked: tuple[torch.Tensor, torch.Tensor | None, torch.Tensor] | None = None,
     place: tuple[int, int] | None = None,
+    ids: torch.Tensor | None = None,
 ) -> None:
-    """Write rows of x (n, F) as one message (bytes). draw: key of the rounding.
+    """Write rows (m, F) as one message (bytes).
 
-    picked: (int32 (m,), the rows; their factors (n,) or None; int64 (n,), original ids, which key the rounding). None:
-    all rows, keyed by their numbers in the message. place: (rows of the message, the first of these); None: it has
-    these alone.
+    Args:
+        draw: key of the rounding.
+        place: (rows of the message, the first of these); None: it has these alone.
+        ids: int64 (m,), original ids, which key the rounding; None: the numbers in the message do.
     """
-    index, scale, ids = picked or (None, None, None)
-    count = (x if index is None else index).shape[0]  # len() of a tensor goes through Python
-    total, begin = place or (count, 0)
+    total, begin = place or (len(rows), 0)
     factors, wide, narrow = form.parts(message, total)
-    if form.narrow < form.width:
-        _take(wide[begin : begin + count], x[:, form.narrow :], index, scale)
-    if narrow is None:
-        return
-    features, at_random = x[:, : form.narrow], factors is not None
-    if not at_random and x.dtype == torch.float32:
-        _take(narrow[begin : begin + count], features, index, scale)
-        return
-    step = _ROWS if at_random else max(1, _PIECE // form.narrow)
-    for start in range(0, count, step):
-        out = slice(begin + start, begin + min(start + step, count))
-        rows, at, factor = features[start : start + step], None, None
-        if index is not None:
-            rows, at, factor = features, index[start : start + step], scale
-        if factors is None:
-            narrow[out] = _widened(rows, at, factor)
-            continue
-        numbers = torch.arange(out.start, out.stop) if ids is None or at is None else ids[at.long()]
-        if x.dtype not in (torch.float32, torch.float64):
-            rows, factor = _widened(rows, at, None), None if factor is None else factor[at]
-            at = None
-        kernels.narrow(narrow[out], factors[out], rows, numbers, draw, at, factor)
+    out, features = slice(begin, begin + len(rows)), rows[:, : form.narrow]
+    wide[out] = rows[:, form.narrow :]
+    if factors is not None and narrow is not None:
+        numbers = torch.arange(out.start, out.stop) if ids is None else ids
+        kernels.narrow(narrow[out], factors[out], features.to(_wide(features.dtype)), numbers, draw)
+    elif narrow is not None:
+        narrow[out] = features
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The type of at least 32 bits for numbers of a type."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
@@ -294,18 +256,3 @@ class MessageGroup:
             last = min(first + step, end)
             at = index[first:last] - base if base else index[first:last]
             kernels.add_rows(total, at, self.read(before + first, before + last, memory), distinct=True)
-
-
-def _take(out: torch.Tensor, x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> None:
-    if index is None:
-        out.copy_(x)
-    else:
-        kernels.pack(out, x, index, scale)
-
-
-def _widened(x: torch.Tensor, index: torch.Tensor | None, scale: torch.Tensor | None) -> torch.Tensor:
-    """A copy of rows, scaled, in at least 32 bits."""
-    count = (x if index is None else index).shape[0]
-    out = x.new_empty(count, x.shape[1], dtype=torch.promote_types(x.dtype, torch.float32))
-    _take(out, x, index, scale)
-    return out

@@ -7,6 +7,7 @@ edges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +15,22 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.plan import count_keys, grouped
 from hpcgnn.graphfile.ranges import edge_rows
+from hpcgnn.placement.ownership import MOST_INT32
+
+
+class EdgeArrays(NamedTuple):
+    """Edges of blocks, one block after another. rows: int32 (E,), own rows; columns: int (E,); weight, edge: (E,) of
+    the blocks, or None.
+    """
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    weight: torch.Tensor | None
+    edge: torch.Tensor | None
+
+    def taken(self, which: torch.Tensor) -> "EdgeArrays":
+        """Those at these places, or bool (E,)."""
+        return EdgeArrays(*(None if each is None else each[which] for each in self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -51,6 +68,11 @@ class Block:
         """int32 (E,): the own row of each edge."""
         stored = torch.arange(self.num_rows, dtype=torch.int32) if self.rows is None else self.rows
         return torch.repeat_interleave(stored, torch.diff(self.indptr))
+
+    @property
+    def arrays(self) -> EdgeArrays:
+        """Its edges. Columns are those of its source buffer."""
+        return EdgeArrays(self.edge_rows, self.indices, self.weight, self.edge)
 
     @property
     def span(self) -> tuple[int, int]:
@@ -142,19 +164,34 @@ def halo_blocks(
     for index, count in enumerate(counts.tolist()):
         part = np.s_[end : end + count]
         end += count
-        begins = np.flatnonzero(np.diff(rows[part], prepend=np.int32(-1)))
-        block = Block(
-            torch.from_numpy(np.append(begins, count)),
-            torch.from_numpy(columns[part]),
-            torch.from_numpy(rows[part][begins]),
-            None if moved[0] is None else moved[0][part],
-            int(starts[index]),
-            None if moved[1] is None else moved[1][part],
-        )
+        weights, numbers = (None if each is None else each[part] for each in moved)
+        arrays = EdgeArrays(torch.from_numpy(rows[part]), torch.from_numpy(columns[part]), weights, numbers)
+        block = _stored(arrays, int(starts[index]))
         width = int(starts[index + 1] - starts[index])
         kernels.check_block(block.indptr, block.indices, block.rows, len(indptr) - 1, width)
         blocks.append(block)
     return blocks
+
+
+def edges_of(blocks: Sequence[Block], num_own: int, num_halo: int) -> EdgeArrays:
+    """The edges of blocks. The columns of the halo, num_halo, count on from those of the own block, num_own."""
+    kind = torch.int32 if num_own + num_halo <= MOST_INT32 else torch.int64
+    none = torch.zeros(0, dtype=torch.int32)
+    shifts = [0 if block.first_column is None else num_own + block.first_column for block in blocks]
+    columns = [block.indices.to(kind) + shift for block, shift in zip(blocks, shifts, strict=True)]
+    return EdgeArrays(
+        torch.cat([none, *(block.edge_rows for block in blocks)]),
+        torch.cat([none.to(kind), *columns]),
+        joined([block.weight for block in blocks]),
+        joined([block.edge for block in blocks]),
+    )
+
+
+def _stored(edges: EdgeArrays, first_column: int | None) -> Block:
+    """The Block of edges in the order of rows, which stores the rows that have any."""
+    begins = np.flatnonzero(np.diff(edges.rows.numpy(), prepend=np.int32(-1)))
+    indptr, rows = torch.from_numpy(np.append(begins, len(edges.rows))), edges.rows[torch.from_numpy(begins)]
+    return Block(indptr, edges.columns, rows, edges.weight, first_column, edges.edge)
 
 
 def joined(columns: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
@@ -170,31 +207,18 @@ def transposed(block: Block) -> Block:
 
     Several edges between the same two nodes stay in their order. first_column is then the halo position of row 0.
     """
-    order = torch.argsort(block.indices, stable=True)
-    rows, counts = torch.unique_consecutive(block.indices[order], return_counts=True)
-    indptr = torch.zeros(len(rows) + 1, dtype=torch.int64)
-    torch.cumsum(counts, 0, out=indptr[1:])
-    columns = block.edge_rows[order]
-    weight, edge = (None if t is None else t[order] for t in (block.weight, block.edge))
-    return Block(indptr, columns, rows, weight, block.first_column, edge)
+    edges = block.arrays.taken(torch.argsort(block.indices, stable=True))
+    return _stored(edges._replace(rows=edges.columns, columns=edges.rows), block.first_column)
 
 
 def sampled(block: Block, kept: torch.Tensor, first_column: int, renumber: bool = True) -> Block:
     """The Block of the edges from columns with kept (columns,) bool; those are numbered anew, from halo position
     first_column, or keep their numbers.
     """
-    assert block.rows is not None, "a round's block says which rows it stores"
-    taken = kept[block.indices]
-    before = torch.zeros(len(taken) + 1, dtype=torch.int64)
-    torch.cumsum(taken, 0, out=before[1:])
-    ends = before[block.indptr]
-    filled = ends[1:] > ends[:-1]
-    columns = block.indices[taken]
+    edges = block.arrays.taken(kept[block.indices])
     if renumber:
-        columns = (torch.cumsum(kept, 0, dtype=torch.int32) - 1)[columns]
-    weight, edge = (None if t is None else t[taken] for t in (block.weight, block.edge))
-    indptr = torch.cat([ends[:1], ends[1:][filled]])
-    return Block(indptr, columns, block.rows[filled], weight, first_column, edge)
+        edges = edges._replace(columns=(torch.cumsum(kept, 0, dtype=torch.int32) - 1)[edges.columns])
+    return _stored(edges, first_column)
 
 
 ROUNDING = 2.0**-23

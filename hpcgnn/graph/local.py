@@ -8,7 +8,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
-from hpcgnn.graph.blocks import Block, halo_blocks
+from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, degrees_of, split_edges, with_loops
 from hpcgnn.graphfile.labels import LABELS
@@ -46,6 +46,12 @@ class Adjacency:
         if self.counted is not None:
             return self.counted
         return self.own.num_edges + sum(block.num_edges for block in self.halo)
+
+    @property
+    def all_edges(self) -> EdgeArrays:
+        """The edges of an Adjacency from own nodes to own nodes; see `edges_of`."""
+        own = self.own.num_rows if self.plan.columns is None else self.plan.columns.num_rows
+        return edges_of((self.own, *self.halo), own, self.plan.num_halo)
 
     @property
     def edge_counts(self) -> torch.Tensor:
@@ -162,14 +168,20 @@ def build_adjacency(
 
 
 def with_halo(
-    own: Block, away: RemoteEdges, num_rows: int, num_columns: int, cap: int, comm: Communicator, order: LocalOrder
+    own: Block,
+    away: RemoteEdges,
+    num_rows: int,
+    num_columns: int,
+    cap: int,
+    comm: Communicator,
+    order: LocalOrder = LocalOrder(),
 ) -> tuple[Block, list[Block], HaloPlan]:
     """(own Block, halo Blocks, HaloPlan) of edges that end at own rows, checked. Collective.
 
     away: its local_id is overwritten. num_rows, num_columns: of own nodes that edges end at and start from. order:
     LocalOrder, where the ranks number each other's nodes otherwise than their own.
     """
-    plan, position = build_halo_plan(away.owner, away.local_id, cap, num_columns, comm, order)
+    plan, position = build_halo_plan(away.owner, away.local_id, cap, num_columns, comm, order.of)
     halo = halo_blocks(plan.starts, away.indptr, position, away.weight, away.place)
     kernels.check_block(own.indptr, own.indices, own.rows, num_rows, num_columns)
     return own, halo, plan

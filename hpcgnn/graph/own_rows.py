@@ -224,17 +224,17 @@ class OwnRows:
         """
         indptr, spans = read_indptr(self.file, "topology", self.ranges)
         place = np.arange(len(indptr) - 1) if self.order.number is None else self.order.number
+        given = indptr if remaining is None else indptr_of(indptr, remaining)
         means, row = np.zeros((len(indptr) - 1, self.file.meta.num_edge_features)), 0
         for (start, stop), (begin, _) in zip(self.ranges, spans, strict=True):
-            slab = indptr[row : row + stop - start + 1]
+            here = slice(row, row + stop - start + 1)
+            slab, wanted = indptr[here], given[here]
             for first, last in row_blocks(slab, _TILE_EDGES):
-                low, high = int(slab[first] - slab[0]), int(slab[last] - slab[0])
-                rows = self.file.read("edges/features", [(begin + low, begin + high)], np.float64)
-                of_row = np.repeat(np.arange(last - first), np.diff(slab[first : last + 1]))
+                low, high = (int(begin + slab[at] - slab[0]) for at in (first, last))
+                rows = self.file.read("edges/features", [(low, high)], np.float64)
                 if remaining is not None:
-                    kept = remaining[slab[first] : slab[last]]
-                    rows, of_row = rows[kept], of_row[kept]
-                counts = np.bincount(of_row, minlength=last - first)
+                    rows = rows[remaining[slab[first] : slab[last]]]
+                counts = np.diff(wanted[first : last + 1])
                 some = counts > 0
                 if len(rows):
                     sums = np.add.reduceat(rows, (np.cumsum(counts) - counts)[some])

@@ -18,15 +18,11 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.placement.refinement import MANY_EDGES, Graph, bounds, is_far, refined
+from hpcgnn.placement.refinement import Graph, bounds, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
-MOST_CUT = 0.7  # of the edges, by runs of consecutive clusters: a graph with hubs, where all maps cut nearly as many
 HUB, SKEWED = 16, 0.2  # times the mean degree; share of the edges
-GROUPS, GROUPS_PER_RANK = 1024, 4  # at least
-LOCAL = 4.0  # edges within groups, in those that chance would leave there
-CELLS = 1 << 22  # pairs of groups whose edges are counted together
 WHOLE = 1 << 30  # METIS takes whole numbers: what all clusters weigh together
 
 
@@ -49,53 +45,10 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
 
 
 def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
-    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters.
-
-    METIS splits groups of clusters where the graph is large (`groups_of`) and runs are near balance. Then the better of
-    the two is enough. Far from balance it has to split the clusters, unless any map cuts most edges.
-    """
+    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters."""
     together = shares.sum(axis=1)
-    whole, runs = np.rint(together * (WHOLE / together.sum())).astype(np.int64), _runs(together, num_ranks)
-    far, cut_of_runs = is_far(shares, runs, num_ranks), _cut(Csr(*graph), runs, num_ranks)[0]
-    grouped = groups_of(graph, num_ranks)
-    if grouped is not None and far and cut_of_runs > MOST_CUT * graph[2].sum():
-        return [runs]  # many clusters have to move, and most edges are cut anyway: the start matters little
-    if grouped is None or far:
-        return [metis(*graph, num_ranks, seed, vertex_weights=whole), runs]
-    group, groups = grouped
-    found = metis(*groups, num_ranks, seed, vertex_weights=np.bincount(group, whole).astype(np.int64))[group]
-    return [found if _cut(Csr(*graph), found, num_ranks)[0] < cut_of_runs else runs]
-
-
-def groups_of(graph: Graph, num_ranks: int) -> tuple[np.ndarray, Graph] | None:
-    """(group of each cluster int64 (K,), the graph of the groups), or None where the clusters themselves are to be
-    split: they are few, have few edges, or come in no order.
-
-    Clusters of nested dissection that follow each other are neighbours at every scale. The graph of groups of them
-    keeps what the dissection knows of the large cuts. METIS splits it in a small part of the time, and mostly better
-    than the graph of the clusters, whose edges are nearly alike.
-    """
-    indptr, indices, weights = graph
-    count, groups = len(indptr) - 1, max(GROUPS, GROUPS_PER_RANK * num_ranks)
-    if len(indices) <= MANY_EDGES or 2 * groups > count:
-        return None
-    group = np.arange(count) * groups // count
-    pointers, columns, values = [np.zeros(1, np.int64)], [], []
-    step = max(1, CELLS // groups)
-    for first in range(0, groups, step):
-        last = min(first + step, groups)
-        low, high = np.searchsorted(group, [first, last])
-        edges = slice(int(indptr[low]), int(indptr[high]))
-        cells = np.repeat((group[low:high] - first) * groups, np.diff(indptr[low : high + 1])) + group[indices[edges]]
-        found = np.bincount(cells, weights[edges], (last - first) * groups).reshape(-1, groups)
-        found[np.arange(last - first), np.arange(first, last)] = 0
-        row, column = np.nonzero(found)
-        pointers.append(pointers[-1][-1:] + np.cumsum(np.bincount(row, minlength=last - first)))
-        columns.append(column)
-        values.append(found[row, column].astype(np.int64))
-    grouped = np.concatenate(pointers), np.concatenate(columns), np.concatenate(values)
-    total = float(weights.sum())
-    return (group, grouped) if total - float(grouped[2].sum()) > LOCAL * total / groups else None
+    whole = np.rint(together * (WHOLE / together.sum())).astype(np.int64)
+    return [metis(*graph, num_ranks, seed, vertex_weights=whole), _runs(together, num_ranks)]
 
 
 def economical_map(

@@ -11,8 +11,8 @@ from hpcgnn.errors import GraphError
 
 #: Local ids are int32, and places of edges as long as they fit.
 MOST_INT32 = 2**31 - 1
-# Nodes that are located at a time, and clusters that are tried one after another before they are searched for.
-_BLOCK, _STEPS = 1 << 16, 8
+# Nodes that are located at a time.
+_BLOCK = 1 << 16
 
 
 class Ownership:
@@ -37,12 +37,10 @@ class Ownership:
         rank_start = np.concatenate([[0], np.cumsum(self.counts)])[cluster_to_rank[order]]
         self._shift = np.empty(len(sizes), np.int64)  # local id = node - shift of its cluster
         self._shift[order] = cluster_offsets[:-1][order] - (before - rank_start)
-        # Where clusters are found: the nodes in as many equal stretches as there are clusters, to the next power of 2.
+        # Where clusters are found: the cluster of the first node of each of many equal stretches of nodes.
         total = int(cluster_offsets[-1])
-        self._single = len(sizes) == total and bool((sizes == 1).all())
-        self._bits = max(0, (total // max(1, len(sizes))).bit_length() - 1)
-        firsts = np.arange(0, 0 if self._single else total, 1 << self._bits)
-        self._stretches = np.searchsorted(cluster_offsets, firsts, side="right") - 1
+        self._bits = max(0, (total // (4 * len(sizes))).bit_length() - 1)
+        self._stretches = np.searchsorted(cluster_offsets, np.arange(0, total, 1 << self._bits), side="right") - 1
 
     def ranges(self, rank: int) -> list[tuple[int, int]]:
         """The rank's slabs as a list of (start, stop) in file order, adjoining clusters joined."""
@@ -66,21 +64,9 @@ class Ownership:
         local_id = np.empty(len(nodes), np.int32) if out is None else out
         for first in range(0, len(nodes), _BLOCK):
             part = np.s_[first : first + _BLOCK]
-            cluster = self._clusters(nodes[part])
+            cluster = self._stretches[nodes[part] >> self._bits]
+            later = np.flatnonzero(self.cluster_offsets[cluster + 1] <= nodes[part])
+            cluster[later] = np.searchsorted(self.cluster_offsets, nodes[part][later], side="right") - 1
             owner[part] = self.cluster_to_rank[cluster]
             local_id[part] = nodes[part] - self._shift[cluster]
         return owner, local_id
-
-    def _clusters(self, nodes: np.ndarray) -> np.ndarray:
-        """int64 (m,): the cluster of each node, found from the cluster of the first node of its stretch."""
-        if self._single:
-            return nodes
-        offsets, found = self.cluster_offsets, self._stretches[nodes >> self._bits]
-        later = np.flatnonzero(offsets[found + 1] <= nodes)
-        for _ in range(_STEPS):
-            if len(later) == 0:
-                return found
-            found[later] += 1
-            later = later[offsets[found[later] + 1] <= nodes[later]]
-        found[later] = np.searchsorted(offsets, nodes[later], side="right") - 1
-        return found

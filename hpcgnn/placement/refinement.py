@@ -24,10 +24,8 @@ LOOSE_IMBALANCE = 1.095  # of the others
 MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
-FAR = 1.5  # load of the heaviest rank, in shares; from there a second refinement finds better places
 FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
 BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks of a batch
-MANY_EDGES = 1 << 20  # of a large graph of clusters
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -198,10 +196,7 @@ class Assignment:
         if self.members[heavy] < 2 or not len(clusters):
             return False
         # The worst load of each rank with each cluster, in shares of the limit.
-        after = np.zeros((len(clusters), self.num_ranks))
-        for column in range(self.sizes.shape[1]):
-            loads = self.loads[None, :, column] + self.sizes[clusters, column, None]
-            np.maximum(after, loads / self.limit[column], out=after)
+        after = ((self.loads + self.sizes[clusters, None]) / self.limit).max(axis=2)
         after[:, heavy] = np.inf
         fits = after <= 1
         if not fits.any():
@@ -227,11 +222,9 @@ class Assignment:
         others = np.flatnonzero(partners[self.parts])
         if not len(others):
             return False
-        worse = np.zeros((len(mine), len(others)))
-        for column, limit in enumerate(self.limit):
-            surplus = self.sizes[mine, column, None] - self.sizes[None, others, column]
-            theirs = self.loads[self.parts[others], column][None, :] + surplus
-            np.maximum(worse, np.maximum(self.loads[heavy, column] - surplus, theirs) / limit, out=worse)
+        surplus = self.sizes[mine, None] - self.sizes[others]
+        theirs = self.loads[self.parts[others]] + surplus
+        worse = (np.maximum(self.loads[heavy] - surplus, theirs) / self.limit).max(axis=2)
         best = int(np.argmin(worse))
         if worse.flat[best] >= (self.loads[heavy, weight] / self.limit[weight]) * (1 - 1e-9):
             return False
@@ -279,22 +272,15 @@ def refined(
         random = np.random.Generator(np.random.PCG64(seed))
         state = Assignment(start.copy(), sizes, graph, num_ranks)
         state.fill_empty_ranks()
-        again = settle and len(graph[1]) > MANY_EDGES and is_far(sizes, start, num_ranks)
-        for _ in range(1 + again):
-            if settle:
-                state.settle(random)
-            state.balance()
-            state.reduce_cut(random)
-            cost = state.cost()
-            if best is None or cost < best[0]:
-                best = cost, state.parts.copy()
+        if settle:
+            state.settle(random)
+        state.balance()
+        state.reduce_cut(random)
+        cost = state.cost()
+        if best is None or cost < best[0]:
+            best = cost, state.parts
     assert best is not None
     return best[1]
-
-
-def is_far(sizes: np.ndarray, parts: np.ndarray, num_ranks: int) -> bool:
-    """Whether a map is far from balance in one of its weights. sizes: as for `Assignment`."""
-    return bool(max(np.bincount(parts, column, num_ranks).max() for column in sizes.T) > FAR)
 
 
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ import scipy.sparse
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Csr, Edges
-from hpcgnn.placement import clusters, refinement
 from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
 from partition_tools.graph import quality
 
@@ -70,26 +69,6 @@ def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):
         metis([0, 1, 2], [1, 0], None, 2)
-
-
-@pytest.mark.parametrize("far", [False, True])
-def test_maps_of_large_graphs_are_as_good(monkeypatch, far):
-    """By groups, or by two refinements where runs are far from balance, a map is balanced and its cut as small."""
-    _, graph = ring(512)
-    matrix = scipy.sparse.csr_matrix((graph.data, graph.indices, graph.indptr), shape=(512, 512))
-    place = np.random.default_rng(0).permutation(512)  # of `ring`: now clusters follow the ring
-    matrix = matrix[place][:, place].tocsr()
-    matrix.sort_indices()
-    along = Csr(matrix.indptr, matrix.indices, matrix.data, 512)
-    sizes = np.stack([np.full(512, 10), np.where(np.arange(512) < 200, 50, 1 if far else 45)], axis=1)
-    before = map_clusters(sizes, along, 8)
-    for module, name, value in ((clusters, "MANY_EDGES", 0), (refinement, "MANY_EDGES", 0), (clusters, "GROUPS", 64)):
-        monkeypatch.setattr(module, name, value)
-    parts = map_clusters(sizes, along, 8)
-    assert sorted(set(parts)) == list(range(8))
-    for column, bound in zip(sizes.T, (1.031, 1.096)):
-        assert imbalance(np.bincount(parts, column)) <= bound
-    assert cut(along, parts) <= 1.05 * cut(along, before)
 
 
 def test_quality(monkeypatch):

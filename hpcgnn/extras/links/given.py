@@ -18,7 +18,6 @@ from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.given_links import EACH, EDGES, HELD, NEGATIVES, SHARED, TARGETS, name_of
 from hpcgnn.graphfile.original_order import OriginalOrder, read_in_original_order, share_of
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.order import LocalOrder
 
 # Pairs that a rank reads and sends at a time.
 _PIECE = 1 << 18
@@ -114,7 +113,7 @@ def _placed(file: GraphFile, split: str, part: str, places: _Places, cap: int, t
     own = own_block(num_owned, row[mine], local_id[mine], None, numbers[torch.from_numpy(mine)])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[~mine], minlength=num_owned))])
     away = RemoteEdges(indptr, owner[~mine], local_id[~mine], None, numbers[torch.from_numpy(~mine)])
-    return Adjacency(*with_halo(own, away, num_owned, num_owned, cap, comm, LocalOrder()), degree)
+    return Adjacency(*with_halo(own, away, num_owned, num_owned, cap, comm), degree)
 
 
 def to_owners(rows: np.ndarray, owner: np.ndarray, comm: Communicator) -> np.ndarray:

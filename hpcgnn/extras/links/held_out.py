@@ -18,7 +18,7 @@ from hpcgnn.graph.own_rows import read_original_id
 from hpcgnn.graphfile.given_links import HELD
 from hpcgnn.graphfile.ranges import row_blocks
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.placement.order import FoundEdges, LocalOrder
+from hpcgnn.placement.order import FoundEdges
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Drawn(TaskEdges):
     def _sides_of(self, edges: FoundEdges, ids: np.ndarray, num_nodes: int, cap: int, comm: Communicator) -> np.ndarray:
         """uint8 (E_p,): the side of each edge. Collective: the owners of the other ends say their original ids."""
         away = edges.owner != comm.rank
-        plan, position = build_halo_plan(edges.owner[away], edges.local_id[away], cap, len(ids), comm, LocalOrder())
+        plan, position = build_halo_plan(edges.owner[away], edges.local_id[away], cap, len(ids), comm)
         others = gather_halo(plan, torch.from_numpy(ids), comm).numpy()
         sides, passed = np.empty(len(away), np.uint8), 0
         for first, last in row_blocks(edges.indptr):

@@ -110,7 +110,7 @@ class StaleExchange:
 
     def __init__(self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int) -> None:
         self.turn = Turn(0, range(len(plan.rounds)), plan)
-        self.buffers, self.wire, self.rank, self.longest = buffers, wire, plan.rank, plan.longest_round
+        self.buffers, self.wire, self.rank, self.longest = buffers, wire, plan.peers.number, plan.longest_round
         self.ahead, self.home = (Mailbox(comm, self.turn, delay, home) for home in (False, True))
         self.boxes = {"ahead": self.ahead, "home": self.home}
 

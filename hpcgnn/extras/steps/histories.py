@@ -19,7 +19,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, Part
 from hpcgnn.exchange.stream import Returns, Rows, RowStream
-from hpcgnn.exchange.wire import Form, Narrow
+from hpcgnn.exchange.wire import Form
 
 #: (a rank, int32: numbers of rows).
 Numbers = tuple[int, torch.Tensor]
@@ -60,11 +60,14 @@ class History:
     """
 
     def __init__(
-        self, columns: int, kind: Narrow | None = None, ids: torch.Tensor | None = None, key: Callable[[], int] = int
+        self,
+        columns: int,
+        kind: torch.dtype | None = None,
+        ids: torch.Tensor | None = None,
+        key: Callable[[], int] = int,
     ) -> None:
         self._kind, self._ids, self._key = kind, ids, key
-        at_random = kind is not None and kind.at_random
-        self.rows, self.factors = torch.zeros(columns, 0), torch.zeros(columns, int(at_random))
+        self.rows, self.factors = torch.zeros(columns, 0), torch.zeros(columns, int(kind == torch.int8))
 
     @property
     def nbytes(self) -> int:
@@ -79,9 +82,9 @@ class History:
     def store(self, numbers: torch.Tensor, x: torch.Tensor) -> None:
         """Own rows x of these numbers (int64) are known now."""
         if self.rows.shape[1] != x.shape[1]:
-            dtype = x.dtype if self._kind is None else self._kind.type
+            dtype = self._kind or x.dtype
             self.rows = torch.zeros(len(self.rows), x.shape[1], dtype=dtype)
-        if self._kind is not None and self._kind.at_random:
+        if self._kind == torch.int8:
             assert self._ids is not None, "they key the rounding"
             codes, factors = x.new_empty(x.shape, dtype=self.rows.dtype), x.new_empty(len(x), 1, dtype=torch.float32)
             kernels.narrow(codes, factors, x.contiguous(), self._ids[numbers], self._key())
@@ -119,7 +122,7 @@ class History:
     def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Continue from the saved `state`."""
         rows = tensors[""]
-        self.rows = rows if self._kind is None else rows.view(self._kind.type)
+        self.rows = rows if self._kind is None else rows.view(self._kind)
         self.factors = tensors.get(" factors", self.factors)
 
 

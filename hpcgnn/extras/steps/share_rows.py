@@ -8,6 +8,7 @@ It may also compute some rows of other shares anew. These have most edges to the
 Then the edges have fresh rows, and gradients. The draws of ties depend on nodes alone, and so does the choice.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,14 +35,7 @@ EdgesTo = Callable[[torch.Tensor], torch.Tensor]
 
 def edges_of_rank(local: LocalGraph, comm: Communicator) -> EdgesTo:
     """The edges of own nodes."""
-
-    def counted(rows: torch.Tensor) -> torch.Tensor:
-        result = torch.zeros(len(rows), dtype=torch.int64)
-        for at, counts in edges_to(local, rows, comm):
-            result[at] += counts
-        return result
-
-    return counted
+    return functools.partial(edges_to, local, comm=comm)
 
 
 def rows_of_layers(train: torch.Tensor, layers: int, prunable: int, edges: EdgesTo) -> list[torch.Tensor]:

@@ -20,7 +20,7 @@ from hpcgnn.exchange.plan import gather_halo, parts
 from hpcgnn.extras.steps.histories import Crossing, Numbers
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
-from hpcgnn.graph.transforms.subgraphs import edges_of, rows_of
+from hpcgnn.graph.transforms.subgraphs import rows_of
 from hpcgnn.graphfile.ranges import segments
 from hpcgnn.memory.stored import StoredRows
 
@@ -96,8 +96,8 @@ def split_in_shares(
     read = torch.zeros(n + plan.num_halo, dtype=torch.bool)
     for block in blocks:
         read[block.indices.long()] = True
-    halo = [(plan.source(k), torch.arange(n + at, n + at + size)) for k, at, size in parts(plan.receive_counts)]
-    rows_to = [(plan.dest(k), plan.rows_to(k)) for k, _, _ in parts(plan.send_counts)]
+    halo = [(plan.peers.source(k), torch.arange(n + at, n + at + size)) for k, at, size in parts(plan.receive_counts)]
+    rows_to = [(plan.peers.dest(k), plan.rows_to(k)) for k, _, _ in parts(plan.send_counts)]
     halo, rows_to = _both(halo, [read[columns] for _, columns in halo], rows_to, comm)
     made = []
     for rows, outputs, block in zip(taken, computed, blocks, strict=True):
@@ -137,7 +137,7 @@ def _nonempty(found: Iterable[Numbers]) -> list[Numbers]:
 
 def _blocks(adjacency: Adjacency, members: Sequence[torch.Tensor]) -> list[Block]:
     """The Block of all edges of each of these sets of own rows."""
-    rows, columns, weight, edge = edges_of(adjacency)
+    rows, columns, weight, edge = adjacency.all_edges
     order = torch.argsort(rows, stable=True)
     counts = torch.bincount(rows, minlength=adjacency.own.num_rows)
     begins, columns = torch.cumsum(counts, 0) - counts, columns.int()

@@ -26,7 +26,6 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph, with_halo
 from hpcgnn.graph.split import RemoteEdges
 from hpcgnn.graphfile.ranges import row_blocks, segments
-from hpcgnn.placement.order import LocalOrder
 
 
 def numbers(mask: torch.Tensor) -> torch.Tensor:
@@ -45,12 +44,12 @@ def filtered(
     """The Adjacency between own rows (n_p,) bool and columns (n_p,) bool, numbered anew. Collective."""
     plan, shape = adjacency.plan, (int(rows.sum()), int(columns.sum()))
     remote = gather_halo(plan, column_number, comm)
-    ranks = [plan.source(offset) for offset in range(1, plan.size)]
-    owners = np.repeat(np.array(ranks, np.min_scalar_type(plan.size)), plan.receive_counts)
+    ranks = [plan.peers.source(offset) for offset in range(1, plan.peers.size)]
+    owners = np.repeat(np.array(ranks, np.min_scalar_type(plan.peers.size)), plan.receive_counts)
     here = _taken([adjacency.own], row_number, column_number, shape[0])
     own = Block(torch.from_numpy(here.indptr), torch.from_numpy(here.local_id), None, here.weight, None, here.place)
     away = _taken(adjacency.halo, row_number, remote, shape[0], owners)
-    own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm, LocalOrder())
+    own, halo, fewer = with_halo(own, away, *shape, plan.cap, comm)
     return Adjacency(own, halo, fewer, adjacency.degree[rows], adjacency.edges)
 
 
@@ -171,7 +170,7 @@ def rows_of_layers(
     layers = len(worthwhile)
     sets: list[torch.Tensor] = []
     while len(sets) < prunable:
-        needed = with_in_neighbours(local, sets[-1], comm) if sets else seen
+        needed = sets[-1] | (edges_to(local, sets[-1], comm) > 0) if sets else seen
         if comm.total(needed.sum().view(1), "plan").item() > worthwhile[layers - 1 - len(sets)] * local.num_nodes:
             break
         sets.append(needed)
@@ -204,29 +203,15 @@ def training_nodes(local: LocalGraph, comm: Communicator) -> LocalGraph | None:
     )
 
 
-def with_in_neighbours(local: LocalGraph, needed: torch.Tensor, comm: Communicator) -> torch.Tensor:
-    """bool (n_p,): own nodes that are needed (n_p,) or have an edge to a node of any rank that is. Collective."""
-    result = needed.clone()
-    for rows, counts in edges_to(local, needed, comm):
-        result[rows] |= counts > 0
-    return result
-
-
-def edges_to(
-    local: LocalGraph, nodes: torch.Tensor, comm: Communicator
-) -> Iterator[tuple[slice | torch.Tensor, torch.Tensor]]:
-    """Some own rows at a time, and how many edges of a block each has to `nodes`, bool (n_p,). Collective: all ranks
-    must take all. A row may come once for each block.
-    """
-    remote = gather_halo(local.outward.plan, nodes, comm)
-    for block in (local.outward.own, *local.outward.halo):
-        columns = nodes if block.first_column is None else remote[block.first_column :]
-        for first, last in row_blocks(block.indptr.numpy()):
-            bounds = block.indptr[first : last + 1]
-            hits = torch.zeros(int(bounds[-1] - bounds[0]) + 1, dtype=torch.int64)
-            torch.cumsum(columns[block.indices[bounds[0] : bounds[-1]]], 0, out=hits[1:])
-            rows = slice(first, last) if block.rows is None else block.rows[first:last].long()
-            yield rows, hits[bounds[1:] - bounds[0]] - hits[bounds[:-1] - bounds[0]]
+def edges_to(local: LocalGraph, nodes: torch.Tensor, comm: Communicator) -> torch.Tensor:
+    """int64 (n_p,): how many edges each own node has to `nodes`, bool (n_p,) on every rank. Collective."""
+    outward, found = local.outward, torch.zeros(local.num_owned, dtype=torch.int64)
+    near, far = (each.to(torch.int8) - 1 for each in (nodes, gather_halo(outward.plan, nodes, comm)))
+    every = torch.arange(local.num_owned, dtype=torch.int32)
+    for block in (outward.own, *outward.halo):
+        for tile in tiles(block, every, near if block.first_column is None else far):
+            found[torch.from_numpy(tile.rows).long()] += torch.from_numpy(tile.counts)
+    return found
 
 
 def _share(local: LocalGraph, inputs: torch.Tensor, outputs: torch.Tensor, comm: Communicator) -> LocalGraph:

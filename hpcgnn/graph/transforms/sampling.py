@@ -5,13 +5,13 @@ node's original id, which both ranks have. So the owner packs the expected rows,
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.plan import HaloPlan, parts
+from hpcgnn.exchange.plan import HaloPlan, of_offsets, parts
 from hpcgnn.exchange.rounds import Segment
 from hpcgnn.exchange.sending import Sending
 from hpcgnn.graph.blocks import Block, sampled
@@ -21,30 +21,23 @@ from hpcgnn.graph.blocks import Block, sampled
 class SampledPlan(HaloPlan):
     """A HaloPlan of some rows of another. The counts, sent rows and starts are of the sample, the rounds of the other.
 
-    receive_at, send_at: {ring offset: increasing int64 positions in the other}.
+    whole: the other plan. received_before, sent_before: int64, rows of the sample before each of its halo and sent
+    rows.
     """
 
-    receive_at: dict[int, np.ndarray]
-    send_at: dict[int, np.ndarray]
+    whole: HaloPlan
+    received_before: np.ndarray
+    sent_before: np.ndarray
 
-    def received(self, segment: Segment) -> int:
-        """How many rows of a segment this rank receives."""
-        first, last = _between(self.receive_at, segment)
-        return last - first
+    def arriving(self, segment: Segment) -> tuple[int, int]:
+        """(the first, one past the last) of the rows of a segment in the halo."""
+        first, last = self.received_before[list(self.whole.arriving(segment))].tolist()
+        return first, last
 
     def sent(self, segment: Segment) -> tuple[int, int]:
         """(the first, one past the last) of the rows of a segment among all that this rank sends."""
-        begin, _ = self._sent_to(segment.offset)
-        first, last = _between(self.send_at, segment)
-        return begin + first, begin + last
-
-
-def _between(places: dict[int, np.ndarray], segment: Segment) -> tuple[int, int]:
-    """Which of a segment's rows are in the sample: the first, and one past the last."""
-    if segment.offset not in places:
-        return 0, 0
-    first, last = np.searchsorted(places[segment.offset], (segment.start, segment.stop))
-    return int(first), int(last)
+        first, last = self.sent_before[list(self.whole.sent(segment))].tolist()
+        return first, last
 
 
 def drawn(ids: torch.Tensor, key: int, rate: float) -> torch.Tensor:
@@ -62,35 +55,32 @@ def sample_plan(
 
     def drawn_of(
         counts: np.ndarray, ids: torch.Tensor, ends: Callable[[int], tuple[int, int]]
-    ) -> tuple[torch.Tensor, np.ndarray, dict[int, np.ndarray]]:
-        """(bool (len(ids),): which are sampled; how many of each offset; their places). ends(k): (source, dest)."""
-        kept, left, at = torch.zeros(len(ids), dtype=torch.bool), np.zeros_like(counts), dict[int, np.ndarray]()
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """(bool (m,): which are sampled; int64 (m + 1,): how many before each). ends(k): (source, dest)."""
+        kept = torch.zeros(len(ids), dtype=torch.bool)
         for offset, first, size in parts(counts):
             part = slice(first, first + size)
             kept[part] = drawn(ids[part], kernels.stream_key(key, *ends(offset)), rate)
-            at[offset] = np.flatnonzero(kept[part].numpy())
-            left[offset - 1] = len(at[offset])
-        return kept, left, at
+        return kept, np.append(0, np.cumsum(kept.numpy()))
 
-    keep_in, receive_counts, receive_at = drawn_of(plan.receive_counts, halo_ids, lambda k: (plan.source(k), plan.rank))
-    keep_out, send_counts, send_at = drawn_of(
-        plan.send_counts, ids[plan.send_rows], lambda k: (plan.rank, plan.dest(k))
-    )
-    made = SampledPlan(
-        plan.peers,
-        receive_counts,
-        send_counts,
+    peers = plan.peers
+    keep_in, before_in = drawn_of(plan.receive_counts, halo_ids, lambda k: (peers.source(k), peers.number))
+    keep_out, before_out = drawn_of(plan.send_counts, ids[plan.send_rows], lambda k: (peers.number, peers.dest(k)))
+    sample = SampledPlan(
+        peers,
+        of_offsets(plan.receive_counts, keep_in.numpy()),
+        of_offsets(plan.send_counts, keep_out.numpy()),
         Sending(plan.send_rows[keep_out]),
         plan.rounds,
         plan.sizes,
-        np.zeros(len(plan.rounds) + 1, np.int64),
+        before_in[plan.starts],
         plan.cap,
         None,
-        receive_at,
-        send_at,
+        plan,
+        before_in,
+        before_out,
     )
-    starts = np.cumsum([0, *(sum(made.received(segment) for segment in round_) for round_ in plan.rounds)])
-    return replace(made, starts=starts), keep_in
+    return sample, keep_in
 
 
 def sample_blocks(blocks: Sequence[Block], plan: HaloPlan, sample: SampledPlan, kept: torch.Tensor) -> list[Block]:

@@ -20,11 +20,12 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.nodes import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.sending import Sending
-from hpcgnn.graph.blocks import joined, own_block, weight_sums
+from hpcgnn.graph.blocks import EdgeArrays, own_block, weight_sums
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.transforms.pruning import filtered, numbers
+from hpcgnn.graphfile.ranges import permuted_rows
 from hpcgnn.memory.stored import StoredRows
 
 _NONE = np.zeros(0, np.int64)
@@ -39,15 +40,15 @@ def with_halo(local: LocalGraph, comm: Communicator) -> LocalGraph:
     """
     plan, owned = local.inward.plan, local.num_owned
     nodes = owned + plan.num_halo
-    rows, columns, weight, edge = edges_of(local.inward)
-    kept = local.inward.edges
+    edges, kept = local.inward.all_edges, local.inward.edges
+    turned = edges._replace(rows=edges.columns, columns=edges.rows)
     degree_in = torch.cat([local.inward.degree, local.inward.degree.new_zeros(plan.num_halo)])
     degree_out = torch.cat([local.outward.degree, gather_halo(plan, local.outward.degree, comm)])
     kinds = local.node_type
     return replace(
         local,
-        inward=_adjacency(nodes, rows, columns, weight, edge, degree_in, kept),
-        outward=_adjacency(nodes, columns, rows, weight, edge, degree_out, kept),
+        inward=_adjacency(nodes, edges, degree_in, kept),
+        outward=_adjacency(nodes, turned, degree_out, kept),
         original_id=torch.cat([local.original_id, gather_halo(plan, local.original_id, comm)]),
         node_type=None if kinds is None else torch.cat([kinds, gather_halo(plan, kinds, comm)]),
     )
@@ -87,10 +88,8 @@ def rows_of(features: torch.Tensor | SparseRows, nodes: torch.Tensor) -> torch.T
     """The rows of some nodes, bool (n_p,)."""
     if isinstance(features, torch.Tensor):
         return features[nodes]
-    entries = torch.repeat_interleave(nodes, torch.diff(features.indptr)).numpy()
-    counts = torch.diff(features.indptr)[nodes].numpy()
+    indptr, entries = permuted_rows(features.indptr.numpy(), np.flatnonzero(nodes.numpy()))
     columns, data = features.indices.numpy()[entries], features.data.numpy()[entries]
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     return sparse_rows(indptr, columns, data, features.num_columns, features.data.dtype)
 
 
@@ -103,14 +102,13 @@ def _both(local: LocalGraph, made: Callable[[Adjacency], Adjacency]) -> LocalGra
 
 def _by_itself(adjacency: Adjacency) -> Adjacency:
     """The same, with the degrees that its edges make, and with a list of these alone where it has one."""
-    blocks, kept = (adjacency.own, *adjacency.halo), adjacency.edges
-    rows, weight = torch.cat([block.edge_rows for block in blocks]), joined([block.weight for block in blocks])
+    (rows, _, weight, places), kept = adjacency.all_edges, adjacency.edges
     degree = weight_sums(rows.numpy(), None if weight is None else weight.numpy(), adjacency.own.num_rows)
     adjacency = replace(adjacency, degree=torch.from_numpy(degree))
-    places = joined([block.edge for block in blocks])
     if kept is None or places is None:
         return adjacency
     taken, inverse = places.long().unique(return_inverse=True)
+    blocks = adjacency.own, *adjacency.halo
     numbered = inverse.to(places.dtype).split([block.num_edges for block in blocks])
     own, *halo = (replace(block, edge=each) for block, each in zip(blocks, numbered, strict=True))
     carried = kept.weight, kept.type, kept.features
@@ -118,31 +116,8 @@ def _by_itself(adjacency: Adjacency) -> Adjacency:
     return replace(adjacency, own=own, halo=halo, edges=edges)
 
 
-def edges_of(
-    adjacency: Adjacency,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    """(rows, columns int64 (E,), weight, place in the edge list or None) of all edges; columns of the halo count on
-    from the own nodes.
-    """
-    blocks, owned = (adjacency.own, *adjacency.halo), adjacency.own.num_rows
-    rows = torch.cat([block.edge_rows for block in blocks]).long()
-    shifts = [0 if b.first_column is None else owned + b.first_column for b in blocks]
-    columns = torch.cat([b.indices.long() + shift for b, shift in zip(blocks, shifts, strict=True)])
-    return rows, columns, joined([b.weight for b in blocks]), joined([b.edge for b in blocks])
-
-
-def _adjacency(
-    nodes: int,
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    weight: torch.Tensor | None,
-    edge: torch.Tensor | None,
-    degree: torch.Tensor,
-    kept: EdgeList | None,
-) -> Adjacency:
-    order = torch.from_numpy(np.lexsort((columns.numpy(), rows.numpy())))  # equal edges stay neighbours
-    sorted_columns = columns[order].to(torch.int32).numpy()
-    block = own_block(
-        nodes, rows[order].numpy(), sorted_columns, *(None if t is None else t[order] for t in (weight, edge))
-    )
+def _adjacency(nodes: int, edges: EdgeArrays, degree: torch.Tensor, kept: EdgeList | None) -> Adjacency:
+    order = np.lexsort((edges.columns.numpy(), edges.rows.numpy()))  # equal edges stay neighbours
+    rows, columns, weight, places = edges.taken(torch.from_numpy(order))
+    block = own_block(nodes, rows.numpy(), columns.int().numpy(), weight, places)
     return Adjacency(block, [], _NO_HALO, degree, kept)

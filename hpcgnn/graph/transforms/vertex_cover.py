@@ -29,9 +29,9 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.plan import HaloPlan, agreed_plan
+from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
 from hpcgnn.exchange.sending import PartialSums, Sending
-from hpcgnn.graph.blocks import halo_blocks, joined, transposed
+from hpcgnn.graph.blocks import edges_of, halo_blocks
 from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.within_node import to_planners
@@ -108,15 +108,10 @@ def saves(before: int, after: int) -> bool:
 
 
 def _columns(adjacency: Adjacency) -> _Columns:
-    turned = [transposed(block) for block in adjacency.halo]
-    lengths = torch.zeros(adjacency.plan.num_halo, dtype=torch.int64)
-    for each in turned:
-        # Of a node's halo this rank may have no edges from some columns.
-        assert each.rows is not None and each.first_column is not None, "a round's block says where it is"
-        lengths[each.first_column + each.rows.long()] = torch.diff(each.indptr)
-    indptr = np.append(0, np.cumsum(lengths.numpy()))
-    rows = torch.cat([each.indices for each in turned]) if turned else torch.zeros(0, dtype=torch.int32)
-    return _Columns(indptr, rows.numpy(), joined([each.weight for each in turned]))
+    edges = edges_of(adjacency.halo, 0, adjacency.plan.num_halo)
+    rows, columns, weight, _ = edges.taken(torch.argsort(edges.columns, stable=True))
+    lengths = np.bincount(columns.numpy(), minlength=adjacency.plan.num_halo)
+    return _Columns(np.append(0, np.cumsum(lengths)), rows.numpy(), weight)
 
 
 def _of_pairs(adjacency: Adjacency, back: Adjacency, columns: _Columns, comm: Communicator) -> _Columns:
@@ -177,16 +172,16 @@ def _agreed_cover(inward: Adjacency, outward: Adjacency, columns: _Columns, comm
     told, asked = [], []
     for offset in peers.planned(peers.place):
         # The node that rows of this ring offset come from is the one that those of the other offset go to.
-        peer, other = plan.source(offset), plan.size - offset
+        peer, other = plan.peers.source(offset), plan.peers.size - offset
         planner = peers.planner(peer, other)
         columns_at, rows_at = arrive_in[offset - 1], leave_out[other - 1]
-        if _finds(plan.rank, peer, alike) and plan.receive_counts[offset - 1]:
+        if _finds(plan.peers.number, peer, alike) and plan.receive_counts[offset - 1]:
             own = back.send_rows[rows_at].numpy()
-            found = _cover_of_pair(columns, columns_at, own, number, loads, [plan.rank, peer])
+            found = _cover_of_pair(columns, columns_at, own, number, loads, [plan.peers.number, peer])
             nodes_in[columns_at], sums_in[rows_at] = found
             told.append((planner, torch.from_numpy(np.concatenate(found))))
         rows_to, columns_from = leave_in[other - 1], arrive_out[offset - 1]
-        if _finds(peer, plan.rank, alike) and plan.send_counts[other - 1]:
+        if _finds(peer, plan.peers.number, alike) and plan.send_counts[other - 1]:
             size = int(plan.send_counts[other - 1] + back.receive_counts[offset - 1])
             asked.append((planner, torch.empty(size, dtype=torch.bool), nodes_out[rows_to], sums_out[columns_from]))
     comm.exchange(told, [(planner, answer) for planner, answer, _, _ in asked], "plan").finish()
@@ -245,8 +240,8 @@ def _served(
     columns: of this rank. back, columns_back: of the other direction, the latter of the pairs that this rank plans.
     """
     plan = adjacency.plan
-    nodes_in = _by_offset(plan.receive_counts, cover.nodes_in)
-    sums_in = _by_offset(back.plan.send_counts, cover.sums_in)
+    nodes_in = of_offsets(plan.receive_counts, cover.nodes_in)
+    sums_in = of_offsets(back.plan.send_counts, cover.sums_in)
     # What comes from a rank stands at an offset in one direction, and at the other one in the other.
     received = nodes_in + sums_in[::-1]
     sending, sent = _sending(plan, back, columns_back, cover)
@@ -273,13 +268,6 @@ def _served(
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 
-def _by_offset(counts: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """int64 (P - 1,): the number of chosen rows of each ring offset."""
-    before = np.append(0, np.cumsum(chosen))
-    ends = np.cumsum(counts)
-    return before[ends] - before[ends - counts]
-
-
 def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """int64: consecutive places from each start, as many as `counts`."""
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -291,20 +279,20 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
     back, columns: of the other direction, the latter of the pairs that this rank plans.
     """
     peers, sources = plan.peers, _num_sources(plan, back)
-    nodes = _by_offset(plan.send_counts, cover.nodes_out)
-    sums = _by_offset(back.plan.receive_counts, cover.sums_out)[::-1]
+    nodes = of_offsets(plan.send_counts, cover.nodes_out)
+    sums = of_offsets(back.plan.receive_counts, cover.sums_out)[::-1]
     counts = nodes + sums
     starts = np.cumsum(counts) - counts
     alone = np.zeros(sources, bool)
     leave, arrive = _slices(plan.send_counts), _slices(back.plan.receive_counts)
     planned = peers.planned(peers.place)
-    goes = range(plan.size - planned.stop + 1, plan.size - planned.start + 1)
-    here = np.zeros(plan.size - 1, np.int64)
+    goes = range(plan.peers.size - planned.stop + 1, plan.peers.size - planned.start + 1)
+    here = np.zeros(plan.peers.size - 1, np.int64)
     here[goes.start - 1 : goes.stop - 1] = 1
     rows = [plan.send_rows[leave[offset - 1]][torch.from_numpy(cover.nodes_out[leave[offset - 1]])] for offset in goes]
     indices, lengths, weights = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)], []
     for offset in (1 + np.flatnonzero(sums * here)).tolist():
-        to, of = leave[offset - 1], arrive[plan.size - offset - 1]
+        to, of = leave[offset - 1], arrive[plan.peers.size - offset - 1]
         chosen, (ends, stand) = cover.sums_out[of], columns.of(of)
         edges = columns.rows[stand]
         own = plan.send_rows[to].numpy()[cover.nodes_out[to]]

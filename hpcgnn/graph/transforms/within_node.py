@@ -23,7 +23,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.exchange.nodes import NodeRows, Peers, Spread, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, Neighbours, agreed_plan, gather_halo
 from hpcgnn.exchange.sending import Sending
-from hpcgnn.graph.blocks import Block, halo_blocks, joined
+from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.placement.ownership import MOST_INT32
 
@@ -107,10 +107,6 @@ def _told(peers: Peers, unions: list[np.ndarray], comm: Communicator) -> tuple[t
     return rows, sum(peers.gather(sent), np.zeros_like(sent))
 
 
-# Edges that are moved at a time.
-_PIECE = 1 << 20
-
-
 def within_node(
     local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool, widens: bool = False
 ) -> LocalGraph:
@@ -145,109 +141,58 @@ def _joined(
     numbers = torch.arange(columns.own.start, columns.own.stop, dtype=torch.int64)
     column = gather_halo(plan, numbers, comm).numpy()
     by_rank = peers.offsets()
-    by_offset = np.array([by_rank[plan.source(offset)] for offset in range(1, plan.size)], np.int64)
+    by_offset = np.array([by_rank[plan.peers.source(offset)] for offset in range(1, plan.peers.size)], np.int64)
     node_offset = np.repeat(by_offset, plan.receive_counts)
     near = node_offset == 0
-    edges = _Edges(adjacency, near)
+    edges = edges_of(adjacency.halo, 0, plan.num_halo)
+    order = torch.argsort(edges.rows, stable=True)
+    here = torch.from_numpy(near)[edges.columns[order]]
     back = columns.num_own + np.cumsum(near) - 1 if returns else None
-    own = _with_near(adjacency.own, edges, column, back, columns)
-    found = _neighbours(plan, rows, columns, int(near.sum()) if returns else 0)
+    own = _with_near(adjacency.own, edges.taken(order[here]), column, back, columns)
+    found = _neighbours(plan, rows, columns, returns)
     far, place = node_plan(peers, found, node_offset[~near], column[~near], cap, comm)
-    row, position, weight, edge = edges.far
-    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=len(own.indptr) - 1)))
-    halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position]], weight, edge)
+    row, position, weight, edge = edges.taken(order[~here])
+    indptr = np.append(0, np.cumsum(np.bincount(row.numpy(), minlength=own.num_rows)))
+    halo = halo_blocks(far.starts, indptr, place[(np.cumsum(~near) - 1)[position.numpy()]], weight, edge)
     return replace(adjacency, own=own, halo=halo, plan=far)
 
 
-class _Edges:
-    """The edges of all rounds, by own row. near: bool (num_halo,), the columns of this node's ranks. row: int32,
-    ascending; position: of the halo; weight, edge or None: each of near edges and of the others.
+def _with_near(own: Block, edges: EdgeArrays, column: np.ndarray, back: np.ndarray | None, columns: Spread) -> Block:
+    """The own block, whose columns become the node's, with the near edges, in the order of rows, behind the own ones of
+    each row. column, back: by halo position, the column of a near row, and the row that gets its return.
     """
+    before, rows, position = own.indptr.numpy(), edges.rows.numpy(), edges.columns.numpy()
+    at = before[rows + np.int64(1)]
 
-    def __init__(self, adjacency: Adjacency, near: np.ndarray) -> None:
-        blocks = adjacency.halo
-        row, position = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-        for block in blocks:
-            assert block.rows is not None and block.first_column is not None, "a round's block says where it is"
-            row.append(np.repeat(block.rows.numpy(), np.diff(block.indptr.numpy())))
-            position.append(block.indices.numpy() + np.int64(block.first_column))
-        carried = joined([block.weight for block in blocks]), joined([block.edge for block in blocks])
-        all_rows, all_positions = np.concatenate(row), np.concatenate(position)
-        del row, position
-        order = np.argsort(all_rows, kind="stable")
-        self.near, self.far = (
-            (
-                all_rows[part],
-                all_positions[part],
-                *(None if each is None else each[torch.from_numpy(part)] for each in carried),
-            )
-            for part in (order[near[all_positions[order]]], order[~near[all_positions[order]]])
-        )
+    def inserted(old: torch.Tensor | None, new: np.ndarray | torch.Tensor | None) -> torch.Tensor | None:
+        return None if old is None else torch.from_numpy(np.insert(old.numpy(), at, () if new is None else new))
 
-
-def _with_near(own: Block, edges: _Edges, column: np.ndarray, back: np.ndarray | None, columns: Spread) -> Block:
-    """The own block, whose columns become the node's, with the near edges behind the own ones of each row."""
-    row, position, *carried = edges.near
-    own_indptr = own.indptr.numpy()
-    near_indptr = np.append(0, np.cumsum(np.bincount(row, minlength=own.num_rows)))
-    indptr = own_indptr + near_indptr
-    indices = np.empty(indptr[-1], np.int32)
-    to = np.empty(indptr[-1] if back is not None else 0, np.int32)
-    before = own.weight, own.edge
-    moved = [None if each is None else torch.empty(int(indptr[-1]), dtype=each.dtype) for each in before]
-    first = 0
-    while first < own.num_rows:
-        last = max(first + 1, int(np.searchsorted(own_indptr, own_indptr[first] + _PIECE, side="right")) - 1)
-        part = slice(own_indptr[first], own_indptr[last])
-        shift = np.repeat(near_indptr[first:last], np.diff(own_indptr[first : last + 1]))
-        at, mine = np.arange(part.start, part.stop) + shift, own.indices[part].numpy()
-        indices[at] = mine + columns.own.start
-        if back is not None:
-            to[at] = mine
-        for new, old in zip(moved, before, strict=True):
-            if new is not None and old is not None:
-                new[torch.from_numpy(at)] = old[part]
-        first = last
-    at = np.arange(len(row)) + own_indptr[row + np.int64(1)]
-    indices[at] = column[position]
-    if back is not None:
-        to[at] = back[position]
-    for new, old in zip(moved, carried, strict=True):
-        if new is not None and old is not None:
-            new[torch.from_numpy(at)] = old
+    indices = inserted(own.indices + columns.own.start, column[position])
+    assert indices is not None
+    indptr = before + np.append(0, np.cumsum(np.bincount(rows, minlength=own.num_rows)))
     made = Block(
         torch.from_numpy(indptr),
-        torch.from_numpy(indices),
-        weight=moved[0],
-        edge=moved[1],
-        returns=None if back is None else torch.from_numpy(to),
+        indices,
+        weight=inserted(own.weight, edges.weight),
+        edge=inserted(own.edge, edges.edge),
+        returns=None if back is None else inserted(own.indices, back[position]),
     )
     kernels.check_block(made.indptr, made.indices, None, own.num_rows, columns.num_rows)
     return made
 
 
-def _neighbours(plan: HaloPlan, rows: NodeRows, columns: Spread, num_read: int) -> Neighbours:
-    """The Neighbours of a direction. plan: of messages between ranks; num_read: rows of others of the node to which
-    something returns.
+def _neighbours(plan: HaloPlan, rows: NodeRows, columns: Spread, returns: bool) -> Neighbours:
+    """The Neighbours of a direction. plan: of messages between ranks; returns: whether anything returns to the rows of
+    others of the node.
     """
-    returns = rows.spread(columns.num_own + num_read)
-    taken: list[tuple[int, torch.Tensor]] = []
-    if not any(rows.gather(num_read)):
-        return Neighbours(rows, columns, returns, taken)
-    counts = np.zeros(len(rows.ranks), np.int64)
-    for place, rank in enumerate(rows.ranks):
-        offset = (plan.rank - rank) % plan.size
-        counts[place] = plan.receive_counts[offset - 1] if offset else 0
-    for place, theirs in enumerate(rows.gather(counts)):
-        offset = (rows.ranks[place] - plan.rank) % plan.size
-        if offset == 0 or theirs[columns.place] == 0:
-            continue
-        # They have what they read in the order of their ring offsets.
-        before = [
-            theirs[other]
-            for other, rank in enumerate(rows.ranks)
-            if 0 < (rows.ranks[place] - rank) % plan.size < offset
-        ]
-        start = returns.first[place] + columns.first[place + 1] - columns.first[place] + int(sum(before))
-        taken.append((start, plan.rows_to(offset)))
-    return Neighbours(rows, columns, returns, taken)
+    number, size = plan.peers.number, plan.peers.size
+    offsets = (number - np.array(rows.ranks)) % size
+    counts = np.append(plan.receive_counts, 0)[offsets - 1] * returns  # none of its own
+    order, begins = np.argsort(offsets), np.empty_like(counts)
+    begins[order] = np.cumsum(counts[order]) - counts[order]  # what a rank reads is in the order of ring offsets
+    all_returns, taken = rows.spread(columns.num_own + int(counts.sum())), list[tuple[int, torch.Tensor]]()
+    for place, (theirs, begin) in enumerate(rows.gather((counts, begins))):
+        if theirs[columns.place]:
+            first = all_returns.first[place] + columns.first[place + 1] - columns.first[place]
+            taken.append((first + int(begin[columns.place]), plan.rows_to((rows.ranks[place] - number) % size)))
+    return Neighbours(rows, columns, all_returns, taken)

@@ -65,9 +65,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
     plan, turns = adjacency.plan, coalesce(adjacency.plan.sizes, ROWS)
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
-    received = {
-        turn for turn, group in enumerate(turns) if any(plan.received(each) for i in group for each in plan.rounds[i])
-    }
+    received = {turn for turn, group in enumerate(turns) if plan.starts[group[-1] + 1] > plan.starts[group[0]]}
     own = []
     for block, *_ in stream(Rows(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
         mine = block.first_column is None
@@ -93,37 +91,24 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, local, 
     covered = torch.cat([torch.arange(len(own[0].indptr) - 1) if b.rows is None else b.rows.long() for b in own])
     assert covered.tolist() == list(range(local.num_owned)), "every own row once, in order"
     assert len(own) == (len(turns) if pieces and len(turns) > 1 else 1)
-    assert sum(int(block.indptr[-1] - block.indptr[0]) for block in own) == adjacency.own.num_edges
+    counts = [int(block.indptr[-1] - block.indptr[0]) for block in own]
+    longest = int(torch.diff(adjacency.own.indptr).max())
+    assert sum(counts) == adjacency.own.num_edges and max(counts) <= sum(counts) / len(own) + longest + 1
     assert comm.size == 1 or len(turns) > 3
 
 
-def test_messages_are_cut_once_and_old_memory_is_not_held(comm, local):
+def test_old_memory_is_not_held(comm, local):
     """Memory that has become too small must be gone when larger one is there: --halo-buffer bounds all of it
     together.
     """
     adjacency, buffers = local.inward, HaloBuffers(1 << 20)  # all in one turn
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
-
-    def pass_once(width):
+    first = None
+    for width in (WIDTH, 4 * WIDTH):
         for _ in stream(Rows(torch.ones(local.num_owned, width)), "halo"):
             pass
-        return buffers.cuts(stream), weakref.ref(buffers._memory)
-
-    cuts, _ = pass_once(WIDTH)
-    transfers = list(cuts.values())
-    assert list(pass_once(WIDTH)[0].values())[0] is transfers[0]
-    del transfers
-    cuts, first = pass_once(1)
-    assert len(cuts) == 2
-    del cuts
-    wider, _ = pass_once(4 * WIDTH)
-    grown = buffers._memory is not first()
-    assert len(wider) == (1 if grown else 3)
-    assert grown == (first() is None) == (adjacency.plan.num_halo + adjacency.plan.num_boundary > 0)
-    other = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm)
-    for _ in other(Rows(torch.ones(local.num_owned, WIDTH)), "halo"):
-        pass
-    assert len(buffers.streams) == 2
-    del other
+        first = first or weakref.ref(buffers._memory)
+    assert (first() is None) == (adjacency.plan.num_halo + adjacency.plan.num_boundary > 0)
+    del stream
     gc.collect()
-    assert len(buffers.streams) == 1, "nothing is kept for a stream that is gone, as that of an epoch's sample"
+    assert not buffers.streams, "nothing is kept for a stream that is gone, as that of an epoch's sample"

@@ -12,7 +12,6 @@ from asking import aggregate
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import build_halo_plan
-from hpcgnn.placement.order import LocalOrder
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..small import GRAPHS, stored, written
@@ -36,7 +35,7 @@ def test_a_row_that_its_owner_does_not_have_is_an_error_on_all_ranks(comm):
     owner = np.full(2 * (comm.rank == 0), 1)
     wanted = "another rank asked for rows up to 3, expected 0..2.* same file \\[rank 1 of"
     with pytest.raises(HpcgnnError, match=wanted) as caught:
-        build_halo_plan(owner, np.array([0, 3], np.int32)[: len(owner)], 9, 3, comm, LocalOrder())
+        build_halo_plan(owner, np.array([0, 3], np.int32)[: len(owner)], 9, 3, comm)
     assert caught.value.everywhere
 
 

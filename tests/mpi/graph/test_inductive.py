@@ -5,15 +5,12 @@ nothing else, and evaluation on the whole graph.
 from dataclasses import replace
 
 import graphs
-import h5py
 import numpy as np
 import pytest
 import torch
 
-from partition_tools.interface.arrays import save_graph
-
 from ..small import written
-from ..training import build_trainer, configure, generated
+from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -78,30 +75,3 @@ def test_the_curve_is_that_of_a_graph_of_nothing_else(comm, files, kind):
     whole.model.load_state_dict(trainer.model.state_dict())
     assert trainer.evaluate() == pytest.approx(whole.evaluate(), nan_ok=True)
     assert trainer.graph.num_nodes == graph.num_nodes
-
-
-def test_types_of_edges(comm, session_path):
-    typed = {"degree": 8, "features": 6, "seed": 2, "edge_types": 3, "directed": True, "weighted": True}
-    path = generated(comm, session_path / "inductive-typed.h5", 24, **typed)
-    alone = session_path / "inductive-typed-alone.h5"
-    if comm.rank == 0 and not alone.exists():
-        with h5py.File(path) as file:
-            nodes, src = file["nodes/split"][:] == graphs.TRAIN, file["topology/indices"][:].astype(np.int64)
-            dst, number = np.repeat(np.arange(len(nodes)), np.diff(file["topology/indptr"][:])), np.cumsum(nodes) - 1
-            among = nodes[src] & nodes[dst]
-            save_graph(
-                alone,
-                np.stack([number[src[among]], number[dst[among]]]),
-                file["nodes/features"][:][nodes],
-                file["nodes/labels"][:][nodes],
-                ["train"] * int(nodes.sum()),
-                edge_weight=file["edges/weight"][:][among],
-                edge_type=file["edges/type"][:][among],
-                ranks=1,
-            )
-    comm.barrier()
-    usual = {"dropout": 0.0, "precision": "fp64", "lr": 0.02, "hidden": 6, "layers": 2}
-    config = configure(path, inductive=True, **usual, model="rgcn")
-    expected, _ = comm.broadcast_object(losses_alone(alone, config, 6) if comm.rank == 0 else None)
-    trainer = build_trainer(comm, config, "metis", 60)
-    np.testing.assert_allclose([trainer.step(epoch) for epoch in range(6)], expected, rtol=1e-9)
