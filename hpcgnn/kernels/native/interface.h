@@ -51,11 +51,11 @@ typedef struct {
     int32_t accumulate;
 } hg_gather_args;
 
-/* A block, and the rows of the largest-of-neighbours functions. */
+/* A block, and the rows of the largest-of-neighbours function. */
 typedef struct {
-    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
-    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
-    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
+    const void *x;              /* sources, (num_sources, width) */
+    void *y;                    /* the largest so far, (num_rows_of_y, width) */
+    void *count;                /* how many sources have it, of y's shape */
     const int64_t *indptr;      /* as in hg_gather_args */
     const int32_t *indices;
     const int32_t *rows;
@@ -279,12 +279,11 @@ HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout
 
 /* extreme.c */
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
-HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a);
 
 /* narrow.c */
 HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
-                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
-                         const void *scale, const int64_t *ids, int64_t num, int64_t width);
+                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int64_t *ids,
+                         int64_t num, int64_t width);
 HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width);
 
