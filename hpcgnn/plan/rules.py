@@ -5,7 +5,7 @@ A rule is a generator of refusals: each condition stands beside the line that a 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config
@@ -13,7 +13,7 @@ from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.spec import PLAIN
 from hpcgnn.options.inputs import inputs_of, made_flags
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -34,16 +34,12 @@ class Selection:
     @property
     def layers(self) -> LayerTraits:
         """The traits of the model's layers, as far as the configuration alone decides."""
-        return self.model.traits(self._layer_spec)
+        return self.model.traits()
 
     @property
     def divisor(self) -> str:
         """See ModelEntry.divisor."""
-        return self.model.divisor(self._layer_spec)
-
-    @property
-    def _layer_spec(self) -> ModelSpec:
-        return replace(PLAIN, aggregator=self.config.model.aggregator)
+        return self.model.divisor(PLAIN)
 
     @property
     def entry(self) -> ScheduleEntry:
@@ -160,8 +156,8 @@ def _precision(of: Selection) -> Iterator[str]:
         return
     if not of.layers.mixed_precision:
         yield (
-            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "
-            f"--aggregator mean, got --model {model.model} with --aggregator {model.aggregator}; use --precision fp32"
+            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)}, got "
+            f"--model {model.model}; use --precision fp32"
         )
     if model.jumping != "none":
         yield (

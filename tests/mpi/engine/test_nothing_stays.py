@@ -13,7 +13,6 @@ pytestmark = pytest.mark.ranks(2)
 
 FEW = 2  # what epochs are made of by then is all there
 OTHERS = {
-    "the maximum": {"model": "sage", "aggregator": "max"},
     "batch norm": {"model": "sage", "norm": "batch"},
     "jumping": {"model": "gcn", "jumping": "max", "residual": True, "norm": "layer"},
     "mixed": {"model": "gcn", "precision": "mixed"},
