@@ -89,7 +89,6 @@ def test_bytes(graph):
 def test_refusals(comm, graph):
     for options in (
         {"model": "pna"},
-        {"model": "sage", "aggregator": "max"},
         {"model": "sage", "precision": "mixed"},
         {"model": "gcn", "jumping": "max"},
         {"model": "gcn", "schedule": "lazy"},

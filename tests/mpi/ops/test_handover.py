@@ -1,31 +1,50 @@
-"""Rows that one layer gives to the next with their memory: what is refused, and that nothing is kept. The numbers:
-test_in_place.py.
-"""
+"""Rows that one layer gives to the next with their memory: what is refused, and that nothing is kept."""
 
 import contextlib
 import gc
 
 import graphs
+import numpy as np
 import pytest
 import torch
 
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.memory.stored import Kept
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.additive_attention import Attending, AttentionShape
-from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.dropout import EluDropout, ReluDropout
-from hpcgnn.ops.handover import Handover
-from hpcgnn.ops.operators import Attention
+from hpcgnn.ops.handover import Handover, Loan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..small import stored
 
 FEATURES, CLASSES = 5, 3
-BELOW, ABOVE = AttentionShape(2, 4), AttentionShape(1, CLASSES)
+
+
+def test_a_loan_comes_back_as_it_was_given():
+    """It goes once, and to those alone who return it: a linear layer has nothing to write D with."""
+    memory = torch.zeros(4, 7)
+    loan = Loan(Kept(memory[:, :3]), Kept(memory[:, 3:4]), torch.zeros(3), False)
+    for words, activation in ({}, object()), ({"returns_loan": True}, None):
+        with pytest.raises(RuntimeError, match="come with a loan"):
+            Handover(memory[:, :3], loan, activation).take(**words)
+    handover = Handover(memory[:, :3], loan, activation=object())
+    assert not loan.taken
+    assert handover.take(returns_loan=True)[1] is loan and loan.taken
+    with pytest.raises(RuntimeError, match="taken once"):
+        handover.take(returns_loan=True)
+    with pytest.raises(RuntimeError, match="handed over"):
+        loan.check_return(loan.y.tensor())  # nobody has written to it
+    sums = torch.ones(3)
+    loan.give_back(sums)
+    loan.check_return(loan.y.tensor())
+    assert loan.sums is sums
+    for other in (loan.y.tensor().clone(), memory[:, 1:4], memory.view(-1)[:12].view(4, 3)):
+        with pytest.raises(RuntimeError, match="handed over"):
+            loan.check_return(other)
 
 
 @pytest.fixture(scope="module")
@@ -34,74 +53,6 @@ def local(comm, session_path):
     local = graphs.load(file, where.maps["dealt"], comm, cap=20, self_loops="add")
     assert local.num_owned
     return local
-
-
-class Two:
-    """Two layers of attention with an ELU between them, and a loss."""
-
-    def __init__(self, comm, local):
-        policy = FullHalo(local, comm, HaloBuffers(1 << 20))
-        self.ids, self.shapes = local.original_id, (BELOW, ABOVE)
-        self.operators = [policy.operator(Attention(shape)) for shape in self.shapes]
-        draws = torch.Generator().manual_seed(1)
-
-        def made(*shape):
-            return torch.randn(*shape, dtype=torch.float64, generator=draws).requires_grad_()
-
-        widths = FEATURES, BELOW.columns
-        self.weights = [made(d_in, shape.columns + 2 * shape.heads) for d_in, shape in zip(widths, self.shapes)]
-        self.biases = [made(shape.columns) for shape in self.shapes]
-        self.x = made(local.num_owned, FEATURES)
-        self.factors = torch.cos(torch.arange(CLASSES) + self.ids[:, None]).double()
-
-    def below(self):
-        return self._layer(0, self.x, hand_over=True)
-
-    def loss(self, h):
-        h.activation = EluDropout(self.ids, 77, 0.0)
-        return (self._layer(1, h) * self.factors).sum()
-
-    def _layer(self, number, x, hand_over=False):
-        how = Attending(self.shapes[number], 5 + number, 0.0, bias=self.biases[number])
-        return attention_layer(x, self.weights[number], self.operators[number], how, hand_over=hand_over)
-
-
-def a_copied_gradient(two, h):
-    """As of a hook: it is right, but it does not stand where the layer's own part of it does."""
-    h.rows.register_hook(lambda gradient: gradient.clone())
-    return two.loss(h)
-
-
-def saved_before(two, h):
-    beside = h.rows.square().sum()
-    return two.loss(h) + beside
-
-
-def used_after(two, h):
-    """Their gradient is then a sum, and no longer in the memory that was lent."""
-    return two.loss(h) + h.rows.sum()
-
-
-def saved_after(two, h):
-    return two.loss(h) + h.rows.square().sum()
-
-
-@pytest.mark.parametrize(
-    "use, words",
-    [
-        (a_copied_gradient, "something else has used it or changed its gradient"),
-        (saved_before, "modified by an inplace operation"),
-        (used_after, "Use the rows of such a layer only once"),
-        (saved_after, "Use the rows of such a layer only once"),
-    ],
-)
-def test_rows_that_somebody_else_uses_are_refused(comm, local, use, words):
-    two = Two(comm, local)
-    with pytest.raises(RuntimeError, match=words):
-        use(two, two.below()).backward()
-
-
-# --- models -----------------------------------------------------------------------------------------------------------
 
 
 def make_model(kind, dropout):
@@ -120,19 +71,39 @@ def make_graph(comm, local):
     return Graph(local, policy, comm.total, random, None, buffers.arena), buffers.arena
 
 
-def loss_of(model, graph):
-    y = model(graph)
+def loss_of(y, graph):
     return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
 
 
-def test_rows_of_a_linear_convolution_that_were_saved_before(comm, local):
-    """Its activation is done in their place: what another operation saved is gone, and autograd says so."""
+@pytest.mark.parametrize(
+    "use, words",
+    [
+        (lambda rows: rows.register_hook(torch.clone) and 0.0, "something else has used it or changed its gradient"),
+        (lambda rows: rows.sum(), "Use the rows of such a layer only once"),
+    ],
+    ids=["a copied gradient", "a sum"],
+)
+def test_rows_of_attention_that_somebody_else_uses(comm, local, use, words):
+    """What comes is right, but not where the layer's own part of it stands."""
     graph, _ = make_graph(comm, local)
-    conv = make_model("gcn", 0.0).convs[1]
-    leaf = torch.randn(local.num_owned, 4, dtype=torch.float64, requires_grad=True)
+    below, above = make_model("gat", 0.0).convs[:2]
+    h = below(graph, torch.from_numpy(np.random.default_rng(2).standard_normal((local.num_owned, FEATURES))))
+    assert isinstance(h, Handover) and h.loan is not None
+    h.activation = graph.activation(EluDropout, 0.0, 1)
+    y = above(graph, h)
+    with pytest.raises(RuntimeError, match=words):
+        ((y.rows if isinstance(y, Handover) else y).sum() + use(h.rows)).backward()
+
+
+@pytest.mark.parametrize("kind, activation", [("gcn", ReluDropout), ("gat", EluDropout)])
+def test_rows_that_were_saved_before(comm, local, kind, activation):
+    """The activation is done in their place, or their gradient written over them: autograd says so."""
+    graph, _ = make_graph(comm, local)
+    conv = make_model(kind, 0.0).convs[-1]
+    leaf = torch.randn(local.num_owned, conv.d_in, dtype=torch.float64, requires_grad=True)
     rows = leaf * 1
     beside = rows.square().sum()
-    y = conv(graph, Handover(rows, activation=graph.activation(ReluDropout, 0.0, 1)))
+    y = conv(graph, Handover(rows, activation=graph.activation(activation, 0.0, 1)))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         (y.sum() + beside).backward()
 
@@ -158,14 +129,14 @@ def test_nothing_is_kept_after_a_step(comm, local, kind, monkeypatch):
     before = arena.taken
     with without_collector():
         for _ in range(2):
-            loss = loss_of(model, graph)
+            loss = loss_of(model(graph), graph)
             assert arena.taken > before
             loss.backward()
             assert arena.taken == before
-        loss = loss_of(model, graph)
+        loss = loss_of(model(graph), graph)
         assert arena.taken > before
         del loss
         assert arena.taken == before
         with torch.no_grad():
-            loss_of(model, graph)
+            loss_of(model(graph), graph)
         assert arena.taken == before
