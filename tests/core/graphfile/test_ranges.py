@@ -5,11 +5,9 @@ rows.
 import graphs
 import h5py
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hpcgnn.errors import FormatError
 from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graphfile import hdf5, storage
 from hpcgnn.graphfile.ranges import MOST_CHUNKS, pieces
@@ -53,15 +51,3 @@ def test_a_file_gives_scattered_rows_as_they_are(tmp_path, monkeypatch):
             np.testing.assert_array_equal(np.diff(indptr), np.diff(whole)[rows])
             assert indptr[0] == 0 and indptr.dtype == np.int64
             assert spans == [(int(whole[start]), int(whole[stop])) for start, stop in ranges]
-
-
-def test_an_index_that_falls_is_named_by_its_rows(tmp_path):
-    graph = graphs.with_task(graphs.random_directed())
-    path = graphs.write_file(tmp_path / "g.h5", graph, graphs.layout(graph, 3), 3)
-    with h5py.File(path, "r+") as file:
-        file["topology/indptr"][8] = file["topology/indptr"][9] + 1
-    with GraphFile(path) as file:
-        with pytest.raises(FormatError, match=r"not monotone within 0..\d+ in rows 7..10"):
-            read_indptr(file, "topology", [(0, 2), (3, 5), (7, 10), (11, 12)])
-        read_indptr(file, "topology", [(0, 2), (3, 5), (10, 12)])
-        assert read_indptr(file, "topology", [])[1] == []

@@ -78,6 +78,7 @@ CASES = {
     "infinite features": (changed("features", (5, 1), np.inf), None, {}, "NaN or infinite"),
     "an edge beyond the nodes": ({}, lambda p: edit(p, "topology/indices", -1, N), {}, f"node {N}"),
     "a negative end of an edge": ({}, lambda p: edit(p, "topology/indices", 0, -1), {}, "verify the graph file"),
+    "clusters that fall": ({}, lambda p: edit(p, "clusters/offsets", 1, -1), {}, "do not run"),
     "a broken row pointer": ({}, lambda p: edit(p, "topology/indptr", 7, 10**6), {}, "not monotone"),
     "no training node": ({"split": np.full(N, graphs.TEST, np.uint8)}, None, {}, "training split is empty"),
     "no training node with a label": ({"labels": np.full(N, -1)}, None, {}, "training split is empty"),

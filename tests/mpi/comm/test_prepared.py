@@ -1,7 +1,6 @@
 """Persistent requests: made when they are used again, and freed with what has made them."""
 
 import gc
-import time
 
 import pytest
 import torch
@@ -71,24 +70,3 @@ def test_what_is_under_way_outlives_what_has_begun_it(comm, made, watched):
     assert all(bool((tensor == rank + 1).all()) for rank, tensor in incoming)
     gc.collect()
     assert len(comm._prepared) == known
-
-
-def test_what_nobody_waits_for_stays_as_long_as_the_helper_thread_watches_it(comm, made):
-    """As letters at the end of a run do."""
-    known, peer = len(comm._prepared), peers(comm)[0]
-    messages = comm.prepare(*pair(comm), "rows")
-    messages().finish()
-    outgoing, incoming = pair(comm, 300_000)
-    letters = comm.prepare(outgoing, incoming, "letters")
-    letters().finish()
-    comm.barrier()
-    under_way = letters()
-    under_way.progress()
-    del letters, under_way, messages, incoming
-    gc.collect()
-    end = time.monotonic() + 30
-    while len(comm._prepared) > known:  # the thread lets go of them when they are through
-        assert time.monotonic() < end
-        time.sleep(0.001)
-    comm.barrier()
-    comm.exchange([(peer, torch.zeros(1))], [(peers(comm)[-1], torch.zeros(1))], "end").finish()

@@ -1,16 +1,15 @@
-"""What all ranks must know of a graph file is read by rank 0 alone, if they have the same file."""
+"""Ranks that do not see the same graph file: copies, a file that one of them lacks, one that is replaced meanwhile."""
 
 import shutil
 
-import graphs
 import h5py
 import pytest
 
 from hpcgnn.app.choosing_maps import choose_map
 from hpcgnn.config import make_config
-from hpcgnn.errors import FormatError, GraphError, HpcgnnError
+from hpcgnn.errors import FormatError, HpcgnnError
 from hpcgnn.graph import load
-from hpcgnn.graph.load import load_local_graph, open_graph
+from hpcgnn.graph.load import open_graph
 
 from ..small import stored
 from ..training import CHOICES
@@ -24,12 +23,6 @@ def path(comm, shared_path):
     return stored(comm, shared_path, "random directed weighted")[2]
 
 
-def opened(comm, path, **options):
-    """(GraphFile, name of the map, the map) as a job chooses them."""
-    file = open_graph(path, comm)
-    return file, *choose_map(file, make_config({"graph": str(path), **options}, CHOICES), comm)
-
-
 def test_copies_that_differ_in_whether_they_have_a_map(comm, path, shared_path):
     """Then it is made for all, and nobody waits."""
     mine = path.with_name(f"{comm.rank}.h5")
@@ -37,34 +30,10 @@ def test_copies_that_differ_in_whether_they_have_a_map(comm, path, shared_path):
     if comm.rank == comm.size - 1:
         with h5py.File(mine, "r+") as file:
             del file["partitionings"]
-    file, _, cluster_to_rank = opened(comm, mine, partition="")
-    with file:
+    with open_graph(mine, comm) as file:
+        _, cluster_to_rank = choose_map(file, make_config({"graph": str(mine), "partition": ""}, CHOICES), comm)
         everyone = comm.allgather_object(cluster_to_rank.tolist())
         assert everyone == [everyone[0]] * comm.size and sorted(set(everyone[0])) == list(range(comm.size))
-
-
-@pytest.mark.parametrize("wrong", ["gone", "no labels", "no map", "clusters"])
-def test_what_rank_0_finds_is_raised_everywhere_and_says_no_rank(comm, path, wrong):
-    if comm.rank == 0:
-        with h5py.File(path, "r+", libver="latest") as file:
-            if wrong == "no labels":
-                file.attrs["num_classes"] = 0
-            if wrong == "clusters":
-                file["clusters/offsets"][1] = -1
-        if wrong == "gone":
-            path.unlink()
-    comm.barrier()
-    words = {
-        "gone": "no graph file",
-        "no labels": "import it with labels",
-        "no map": "it has",
-        "clusters": "do not run",
-    }
-    with pytest.raises(HpcgnnError, match=words[wrong]) as caught:
-        file, _, cluster_to_rank = opened(comm, path, partition="absent" if wrong == "no map" else "dealt")
-        load_local_graph(file, cluster_to_rank, comm, 10, "keep", graphs.torch.float32)
-    assert caught.value.everywhere and "[rank" not in str(caught.value)
-    assert isinstance(caught.value, FormatError if wrong in ("gone", "clusters") else GraphError)
 
 
 def test_a_file_that_one_rank_does_not_see(comm, path):
