@@ -14,7 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-TESTS = ["test_attention.py", "test_between.py", "test_cover.py"]
+TESTS = ["test_attention.py", "test_between.py"]
 TESTS += [
     "test_gather.py",
     "test_tables.py",
