@@ -23,7 +23,6 @@ _NAMES = {
     _SAMPLING: "fanout fanouts fan-out sampler sampling num-neighbors neighbors num-samples sample-size",
     _DEVICE: "gpu gpus num-gpus device cuda use-cuda no-cuda accelerator",
     _RANKS: "np n nproc nprocs num-procs num-nodes num-parts ranks num-ranks world-size nproc-per-node",
-    "aggregator": "aggr agg aggregation reduce pool pooling",
     "attention-dropout": "attn-drop attn-dropout att-dropout",
     "boundary-rate": "sampling-rate bns-rate",
     "checkpoint-every": "save-every save-steps ckpt-every checkpoint-freq",

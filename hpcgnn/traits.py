@@ -10,11 +10,10 @@ from typing import Any, Literal
 #: How rows of neighbours enter a layer:
 #:   any: in a way about which nothing is known;
 #:   sums: as sums with factors that do not change, before or after the product with the weights;
-#:   fixed: by another function without parameters, such as a maximum;
 #:   products: as products with weights, never as they are;
 #:   hops: as such sums of the last layer's outputs;
 #:   none: not at all.
-Neighbours = Literal["any", "sums", "fixed", "products", "hops", "none"]
+Neighbours = Literal["any", "sums", "products", "hops", "none"]
 #: What a layer does with its input:
 #:   rows: anything;
 #:   product: only `x @ weight`, or only that where it narrows the input and keeps no aggregate;
@@ -52,16 +51,6 @@ class LayerTraits:
     def fixed_sums(self) -> bool:
         """Whether the layer makes only sums of neighbours' rows, with factors that do not change."""
         return self.neighbours in ("sums", "hops")
-
-    @property
-    def constant_aggregate(self) -> bool:
-        """Whether the aggregate of constant input is constant."""
-        return self.neighbours in ("sums", "fixed")
-
-    @property
-    def constants_in_tiles(self) -> bool:
-        """Whether the layer reads a constant input and its aggregate some rows at a time."""
-        return self.neighbours == "sums"
 
     @property
     def mixed_precision(self) -> bool:

@@ -2,7 +2,7 @@
 
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.operators import Attention, Largest, Linear, Messages
+from hpcgnn.ops.operators import Attention, Linear, Messages
 
 
 def aggregate(policy, x, norm):
@@ -13,11 +13,6 @@ def aggregate(policy, x, norm):
 def attend(policy, projected, shape, key=0, p=0.0):
     """Additive attention; see AdditiveAttention."""
     return attention_layer(projected, None, policy.operator(Attention(shape)), Attending(shape, key, p))
-
-
-def largest(policy, x):
-    """See LargestNeighbour."""
-    return policy.operator(Largest())(x)
 
 
 def propagate(policy, rule, x_src, x_dst, edge):

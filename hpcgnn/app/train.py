@@ -24,7 +24,6 @@ from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.memory.resident import trim_heap
-from hpcgnn.plugins import learned_features
 from hpcgnn.plugins.registry import make_plugins, plugins_of_job
 
 log = logging.getLogger("hpcgnn")
@@ -44,7 +43,6 @@ def train(config: Config, session: Session, remarks: Iterable[str] = (), notes: 
         name = f"runs/{config.model.model}-{comm.size}r-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         config = config.replace(run_dir=comm.broadcast_object(config.run.run_dir or name))
         ready = stack.enter_context(bring_up(config, session))
-        learned_features.check_transport(ready.plan.spec, comm)
         config, run_dir = ready.plan.config, None
         with comm.together("opening the run directory"):
             plugins = plugins_of_job(config, session, ready.buffers)

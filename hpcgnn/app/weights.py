@@ -18,7 +18,7 @@ import torch
 from hpcgnn.app.resuming import run_identity
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import check_identity, learned_path, save_checkpoint
+from hpcgnn.engine.checkpoint import check_identity, folder_beside, save_checkpoint
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.summary import versions
@@ -148,8 +148,8 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
     tell(f"{spec.model}, {len(state)} tensors, weights {weights}, of epoch {epoch}, in {output}")
     if spec.learned:
-        path = learned_path(config.run.run_dir, checkpoint.epoch)
-        tell(f"learned features of the nodes are not in it, but in {path}")
+        folder = folder_beside(config.run.run_dir, checkpoint.epoch)
+        tell(f"learned features of the nodes are not in it, but in {folder}")
     return 0
 
 

@@ -32,6 +32,8 @@ log = logging.getLogger("hpcgnn")
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 _NAME = re.compile(r"epoch-(\d+)(\.h5|-ranks)")
 Tensors = dict[str, torch.Tensor]
+#: check(checkpoint) of plugins, which raises CheckpointError unless their files beside it are whole.
+CHECKS: list[Callable[["Checkpoint"], object]] = []
 
 
 class Checkpoint:
@@ -48,7 +50,7 @@ class Checkpoint:
     def __init__(self, path: str | Path) -> None:
         """Raises CheckpointError where the file is damaged or foreign, AccessError where it cannot be opened now."""
         self.path = Path(path)
-        with _reading(f"checkpoint {path}", "it is truncated or corrupted"), opened(path) as file:
+        with reading(f"checkpoint {path}", "it is truncated or corrupted"), opened(path) as file:
             attributes = read_attributes(file)
             if attributes.get("format") != FORMAT or attributes.get("format_version") != VERSION:
                 raise CheckpointError(
@@ -61,7 +63,7 @@ class Checkpoint:
                 self.progress["best"] = {name: math.nan if value is None else value for name, value in best.items()}
             self._groups = {name: _read_tensors(file, name) for name in file if name != "optimizer"}
             self.model, self.best = self._groups["model"], self._groups["best_model"] or None
-            states = _within(file, file, "optimizer") if "optimizer" in file else ()
+            states = within(file, file, "optimizer") if "optimizer" in file else ()
             self.optimizer = {int(number): _read_tensors(file, f"optimizer/{number}") for number in states}
 
     @classmethod
@@ -89,9 +91,9 @@ class Checkpoint:
         return None
 
     def whole(self) -> "Checkpoint":
-        """This one. Raises CheckpointError unless its file of rows is there too, if its run has one."""
-        if "learned" in self.identity.get("inputs", ""):
-            self.rows_kept()
+        """This one. Raises CheckpointError unless the files of plugins beside it are whole too."""
+        for check in CHECKS:
+            check(self)
         return self
 
     def group(self, name: str) -> Tensors:
@@ -111,32 +113,10 @@ class Checkpoint:
             )
         return self.best, self.progress["best"]["epoch"]
 
-    def rows_kept(self) -> tuple[list[str], float | None]:
-        """The names of the arrays in the file of rows, and the optimizer's step or None. Raises CheckpointError."""
-        with self._rows_file() as file:
-            return list(file), read_attributes(file).get("step")
-
-    def rows(self, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
-        """Some rows of an array of this shape in the file of rows. Raises CheckpointError."""
-        with self._rows_file() as file:
-            dataset = _within(file, file, name)
-            check_dataset(file.filename, os.path.getsize(file.filename), name, dataset)
-            if dataset.shape != shape:
-                raise CheckpointError(
-                    f"{file.filename}: {name} has shape {dataset.shape}, expected {shape}; it belongs to another run"
-                )
-            return torch.from_numpy(dataset[start:stop])
-
-    @contextlib.contextmanager
-    def _rows_file(self) -> Iterator[h5py.File]:
-        path = learned_path(self.path.parents[1], self.epoch)
-        with _reading(f"learned features {path}", "they are missing or damaged"), opened(path) as file:
-            yield file
-
     def rank_state(self, rank: int, belongs: dict[str, Any]) -> Tensors | None:
         """{name: tensor} of one rank, or None if there are none that belong to the same. Raises AccessError."""
         path = _rank_path(self.path.parents[1], self.epoch, rank)
-        with contextlib.suppress(CheckpointError), _reading(str(path), "it is damaged"), opened(path) as file:
+        with contextlib.suppress(CheckpointError), reading(str(path), "it is damaged"), opened(path) as file:
             if json.loads(read_attributes(file)["belongs"]) == json.loads(to_json(belongs)):
                 return _read_tensors(file, "tensors")
         return None
@@ -193,17 +173,13 @@ def checkpoint_path(run_dir: str | Path, epoch: int) -> Path:
     return Path(run_dir) / "checkpoints" / f"epoch-{epoch:06d}.h5"
 
 
-def _beside(run_dir: str | Path, epoch: int) -> Path:
+def folder_beside(run_dir: str | Path, epoch: int) -> Path:
+    """The folder of the files beside a checkpoint: of single ranks, and of rows of all nodes."""
     return checkpoint_path(run_dir, epoch).with_name(f"epoch-{epoch:06d}-ranks")
 
 
-def learned_path(run_dir: str | Path, epoch: int) -> Path:
-    """Where the learned features of the checkpoint after `epoch` epochs lie."""
-    return _beside(run_dir, epoch) / "learned-features.h5"
-
-
 def _rank_path(run_dir: str | Path, epoch: int, rank: int) -> Path:
-    return _beside(run_dir, epoch) / f"rank-{rank:05d}.h5"
+    return folder_beside(run_dir, epoch) / f"rank-{rank:05d}.h5"
 
 
 def checkpoints(run_dir: str | Path) -> list[Path]:
@@ -323,7 +299,7 @@ def _write_tensors(group: h5py.Group, tensors: Mapping[str, torch.Tensor | None]
 
 
 @contextlib.contextmanager
-def _reading(what: str, why: str) -> Iterator[None]:
+def reading(what: str, why: str) -> Iterator[None]:
     """Turn all that a damaged file raises in the body into CheckpointError."""
     try:
         yield
@@ -337,17 +313,17 @@ def _read_tensors(file: h5py.File, name: str) -> Tensors:
     """{name: tensor} of a group of an open file. A foreign checkpoint must not open other files or load a filter's
     code. So external data raises CheckpointError.
     """
-    group, size = _within(file, file, name), os.path.getsize(file.filename)
+    group, size = within(file, file, name), os.path.getsize(file.filename)
     tensors = {}
     for key in group:
-        dataset = _within(file, group, key)
+        dataset = within(file, group, key)
         check_dataset(file.filename, size, f"{name}/{key}", dataset)
         shape = [int(length) for length in read_attributes(dataset)["shape"]]
         tensors[key] = torch.from_numpy(dataset[:]).reshape(shape)
     return tensors
 
 
-def _within(file: h5py.File, group: h5py.Group, name: str) -> Any:
+def within(file: h5py.File, group: h5py.Group, name: str) -> Any:
     for part in name.split("/"):
         if not isinstance(group.get(part, getlink=True), (h5py.HardLink, type(None))):
             raise CheckpointError(f"{file.filename}: {name} is a link ({part}); links are refused")

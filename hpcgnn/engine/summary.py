@@ -121,7 +121,6 @@ def summarise(
         "schedule": config.schedule.schedule,
         "model": spec.model,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
-        "learned_features": trainer.local.num_nodes * spec.learned,
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],
         "task": evaluator.task.name,

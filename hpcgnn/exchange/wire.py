@@ -126,10 +126,6 @@ class Wire:
         form = Form(width, narrow, dtype, self.kind)
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
-    def rounded(self, x: torch.Tensor) -> torch.Tensor:
-        """x (n, F) in numbers that survive the way unchanged. For bf16 only."""
-        return x if self.kind is None else x.to(self.kind).to(x.dtype)
-
     def encode(
         self,
         message: torch.Tensor,

@@ -139,7 +139,7 @@ class TrainingGraph(Graph):
             GraphError: no node is for training.
         """
         if self._objective is None:
-            self._objective = Objective(self._task, self._local, self._loaded.comm, self._arena)
+            self._objective = Objective(self._task, self._local, self._loaded.comm, self.arena)
         return _Shown.apply(self._objective.local_loss(logits), self._loaded.comm)
 
     def mean(self, values: torch.Tensor) -> torch.Tensor:

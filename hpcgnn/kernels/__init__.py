@@ -13,7 +13,6 @@ from .aggregation import add_rows as add_rows
 from .aggregation import check_block as check_block
 from .aggregation import gather as gather
 from .aggregation import gather_largest as gather_largest
-from .aggregation import gather_matching as gather_matching
 from .aggregation import pack as pack
 from .attention import attend_backward as attend_backward
 from .attention import attend_finish as attend_finish

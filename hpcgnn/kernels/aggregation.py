@@ -113,30 +113,6 @@ def gather_largest(a: Arguments) -> None:
 
 
 @kernel(
-    "hg_gather_matching",
-    {
-        "y": "written float (n, width)",
-        "own": "type of y as count (n, width)",
-        "x": "type of y (sources, 2 * width)",
-        **BLOCK,
-        "rows": ROWS,
-    },
-    without=ALL_ROWS,
-)
-def gather_matching(a: Arguments) -> None:
-    """Sums the gradients of equal elements: y[r, c] += sum over e of g[j, c] where value[j, c] == own[r, c].
-
-    Here [g | value] = x, j = indices[e], e in [indptr[i], indptr[i+1]) and r = rows[i], or i where `rows` is None. It
-    gives the gradient of `gather_largest` at the owner of the sources. For this, `value` has the largest elements, and
-    g their gradients divided by their counts.
-    """
-    width = a.y.shape[1]
-    for _, target, sources, _ in edge_pieces(a, width):
-        g, value = a.x[sources].split(width, 1)
-        a.y.index_add_(0, target, g * (a.own[target] == value))
-
-
-@kernel(
     "hg_pack",
     {
         "out": "written packed of x (num, width)",

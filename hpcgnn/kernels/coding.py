@@ -32,26 +32,21 @@ _PIECE = 1 << 18  # numbers that torch rounds at a time
     {
         "out": "written int8 (num, width)",
         "factors": "written float32 (num, 1)",
-        "x": "float (rows, width)",
+        "x": "float (num, width)",
         "ids": "int64 [num]",
         "key": 0,
-        "index": "optional int32 [num]",
-        "scale": "optional type of x [rows]",
     },
-    without=(("index", "rows", "num", "x"),),
 )
 def narrow(a: Arguments) -> None:
-    """Write rows index[i] of x (i without one), times their scale, as rows i of out and their factors.
+    """Write the rows of x (m, F), float32 or float64, as out and their factors.
 
-    out is (m, F) int8 and factors (m, 1) float32. x is (n, F) float32 or float64. ids (m,) int64 and key, from
-    `stream_key`, determine the random words. index is (m,) int32 in [0, n), not checked; scale (n,) of x's dtype.
+    out is (m, F) int8 and factors (m, 1) float32. ids (m,) int64 and key, from `stream_key`, determine the random
+    words.
     """
     step = max(1, _PIECE // max(1, a.x.shape[1]))
     for first in range(0, len(a.ids) if a.x.shape[1] else 0, step):
         piece = slice(first, first + step)
-        rows = a.x[piece] if a.index is None else a.x[a.index[piece].long()]
-        if a.scale is not None:
-            rows = rows * (a.scale[piece] if a.index is None else a.scale[a.index[piece].long()])[:, None]
+        rows = a.x[piece]
         factors = a.factors[piece]
         torch.div(rows.abs().amax(1, keepdim=True), _LEVELS, out=factors)
         factors.masked_fill_(~rows.isfinite().all(1, keepdim=True), torch.nan)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hpcgnn.nn.rgcn import RGATConv as RGATConv
     from hpcgnn.nn.rgcn import RGCNConv as RGCNConv
     from hpcgnn.nn.sage import SAGEConv as SAGEConv
-    from hpcgnn.nn.sage import SAGEMaxConv as SAGEMaxConv
-    from hpcgnn.nn.sage import SAGEPoolConv as SAGEPoolConv
     from hpcgnn.nn.transformer import TransformerConv as TransformerConv
 
 # For scripts; modules of this package name each other's files.
@@ -33,7 +31,7 @@ _NAMES = {
     "norm": ("BatchNorm", "LayerNorm"),
     "pna": ("PNAConv",),
     "rgcn": ("RGATConv", "RGCNConv"),
-    "sage": ("SAGEConv", "SAGEMaxConv", "SAGEPoolConv"),
+    "sage": ("SAGEConv",),
     "transformer": ("TransformerConv",),
 }
 _HOMES = {name: f"hpcgnn.nn.{file}" for file, names in _NAMES.items() for name in names}

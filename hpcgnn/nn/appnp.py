@@ -24,15 +24,12 @@ class OwnLayer(nn.Module):
     """x W + b of own rows."""
 
     traits = LayerTraits(self_loops="add", neighbours="none", input="product")
+    last_biases = ("linear",)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.d_in, self.d_out = d_in, d_out
         self.linear = Linear(d_in, d_out, dtype=dtype)
-
-    def drop_bias(self) -> None:
-        """As of any layer."""
-        self.linear.bias = None
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
@@ -59,11 +56,11 @@ class PropagatedLayer(OwnLayer):
         return z
 
 
-def _build(spec: ModelSpec) -> Model:
+def _build(layer: type[PropagatedLayer], spec: ModelSpec) -> Model:
     widths = spec.widths
     layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths[:-1])]
-    layers.append(PropagatedLayer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    layers.append(layer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
 
 
-MODEL = ModelEntry(_build, lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"))
+MODEL = ModelEntry(lambda spec: PropagatedLayer, ("hidden", "norm", "residual", "hops", "teleport"), _build)

@@ -44,14 +44,32 @@ class TypedProjection(nn.Module):
         return torch.relu_(torch.cat(parts)[place] + self.bias[kinds])
 
 
-#: The activation of attention layers, where no gradient needs their output.
-ELU_IN_PLACE = partial(torch.nn.functional.elu, inplace=True)
-#: The slope of LeakyReLU in attention.
-SLOPE = 0.2
 #: Options that models of a kind use, of those declared `by_model`.
 STACK = ("hidden", "norm", "residual", "jumping")
 LINEAR = (*STACK, "keep_input")
 ATTENTION = (*STACK, "heads", "out_heads", "attention_dropout")
+
+
+def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
+    """The widths of the layers' outputs that are normalised and activated: all but the last, unless a map follows it.
+
+    Args:
+        widths: input width of the first layer, then output widths of all layers.
+    """
+    return widths[1:-1] if spec.jumping == "none" else widths[1:]
+
+
+def stacked(
+    layer: Callable[..., Any], spec: ModelSpec, activation: Activation = torch.relu_, hand_over: bool = True
+) -> Model:
+    """Layers `layer(d_in, d_out, dtype=...)`, with the columns of edges if it reads their features. hand_over: see
+    Model.
+    """
+    widths, more = spec.widths, {}
+    if "features" in traits_of(layer).edges:
+        more["edge_features"] = spec.edge_features
+    convs = [layer(a, b, dtype=spec.dtype, **more) for a, b in itertools.pairwise(widths)]
+    return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
 
 
 @dataclass(frozen=True)
@@ -59,20 +77,22 @@ class ModelEntry:
     """A model on offer.
 
     Attributes:
-        build: spec -> Model.
         layer: spec -> class of the model's layers, which has `traits`.
         uses: names of the `by_model` options that the model uses; None for unknown, as with a plugin.
+        make: (class of the layers, spec) -> Model.
         stacked: each of `--layers` layers has a map of its own. Else one map comes after all hops (sgc).
         facts: {name: value} of a graph file that decide about parameters, besides the fields of ModelSpec.
-        weights_remedy: options with which the model reads edge weights, if others than the given ones; '' if none do.
     """
 
-    build: Callable[[ModelSpec], Model]
     layer: Callable[[ModelSpec], Any]
     uses: tuple[str, ...] | None
+    make: Callable[[Any, ModelSpec], Model] = stacked
     stacked: bool = True
     facts: Callable[[GraphMeta], dict[str, Any]] = lambda meta: {}
-    weights_remedy: str = ""
+
+    def build(self, spec: ModelSpec) -> Model:
+        """The model."""
+        return self.make(self.layer(spec), spec)
 
     def traits(self, spec: ModelSpec = PLAIN) -> LayerTraits:
         """The traits of the layers that a spec gives."""
@@ -98,28 +118,6 @@ class ModelEntry:
         return not {"features", "all"}.isdisjoint(self.traits(spec).edges)
 
 
-def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
-    """The widths of the layers' outputs that are normalised and activated: all but the last, unless a map follows it.
-
-    Args:
-        widths: input width of the first layer, then output widths of all layers.
-    """
-    return widths[1:-1] if spec.jumping == "none" else widths[1:]
-
-
-def stacked(
-    conv_class: Callable[..., Any], activation: Activation = torch.relu_, hand_over: bool = True
-) -> Callable[[ModelSpec], Model]:
-    """A `build` that stacks `conv_class(d_in, d_out, dtype=...)`. hand_over: see Model."""
-
-    def build(spec: ModelSpec) -> Model:
-        widths = spec.widths
-        convs = [conv_class(a, b, dtype=spec.dtype) for a, b in itertools.pairwise(widths)]
-        return Model(spec, convs, handed_on(spec, widths), activation, hand_over=hand_over)
-
-    return build
-
-
 class Heads(nn.Module):
     """Base of the attention layers: H heads of `width` columns each, concatenated, or averaged.
 
@@ -127,12 +125,15 @@ class Heads(nn.Module):
     edges carry; layer: its number, which keys that dropout. A layer that is made by itself needs neither.
     """
 
+    traits: LayerTraits
+    last_biases: tuple[str, ...] = ("",)  # the layer's own
+
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = SLOPE, spec.attention_dropout
+        self.slope, self.attention_dropout = 0.2, spec.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
 
     @property
@@ -154,24 +155,22 @@ class Heads(nn.Module):
         return self.attention_dropout if self.training else 0.0
 
 
-def attentive(conv_class: type[Any], activation: Activation) -> Callable[[ModelSpec], Model]:
-    """A `build` of attention layers: hidden ones concatenate `heads` heads of `hidden` columns; the last one averages
-    `out_heads` heads as wide as the classes.
+def attentive(layer: type[Heads], spec: ModelSpec) -> Model:
+    """Attention layers: hidden ones concatenate `heads` heads of `hidden` columns; the last one averages `out_heads`
+    heads as wide as the classes.
     """
-
-    def build(spec: ModelSpec) -> Model:
-        before = typed_projection(spec) if conv_class.traits.relational else None
-        convs: list[Any] = []
-        d_first = d_in = spec.d_in if before is None else before.d_out
-        for layer in range(spec.layers):
-            last = layer == spec.layers - 1 and spec.jumping == "none"
-            width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
-            convs.append(conv_class(d_in, width, heads, last and heads > 1, spec, layer))
-            d_in = convs[-1].d_out
-        widths = (d_first, *[conv.d_out for conv in convs])
-        return Model(spec, convs, handed_on(spec, widths), activation, before)
-
-    return build
+    before = typed_projection(spec) if layer.traits.relational else None
+    convs: list[Heads] = []
+    d_first = d_in = spec.d_in if before is None else before.d_out
+    for number in range(spec.layers):
+        last = number == spec.layers - 1 and spec.jumping == "none"
+        width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+        convs.append(layer(d_in, width, heads, last and heads > 1, spec, number))
+        d_in = convs[-1].d_out
+    widths = (d_first, *[conv.d_out for conv in convs])
+    # In place, but where the gradient of the fused layer needs its output.
+    activation = partial(torch.nn.functional.elu, inplace=layer.traits.activation is None)
+    return Model(spec, convs, handed_on(spec, widths), activation, before)
 
 
 @cache

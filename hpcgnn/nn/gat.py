@@ -14,12 +14,11 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import elu, leaky_relu
+from torch.nn.functional import leaky_relu
 
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
+from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
@@ -53,10 +52,6 @@ class GATConv(Heads):
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.bias = None
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -121,9 +116,4 @@ def _layer(spec: ModelSpec) -> Any:
     return with_residual(layer) if spec.linear_residual else layer
 
 
-def _build(spec: ModelSpec) -> Model:
-    # In place, but where the gradient of the fused layer needs its output.
-    return attentive(_layer(spec), ELU_IN_PLACE if spec.edge_features else elu)(spec)
-
-
-MODEL = ModelEntry(_build, _layer, (*ATTENTION, "linear_residual"))
+MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive, with_residual
+from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -39,10 +39,6 @@ class GATv2Conv(Heads):
         self.edge = Linear(columns, heads * width, False, spec.dtype, start="glorot") if columns else None
         self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`. The sources' bias stays: the scores contain it as well."""
-        self.bias = None
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -76,4 +72,4 @@ def _layer(spec: ModelSpec) -> Any:
     return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
 
 
-MODEL = ModelEntry(lambda spec: attentive(_layer(spec), ELU_IN_PLACE)(spec), _layer, (*ATTENTION, "linear_residual"))
+MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

@@ -8,15 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.nn.conv import Conv, LinearConv, Products, Weights
-from hpcgnn.nn.entry import LINEAR, ModelEntry, stacked
+from hpcgnn.nn.conv import Conv, LinearConv, Weights
+from hpcgnn.nn.entry import LINEAR, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
 
@@ -27,9 +24,6 @@ class GCNConv(LinearConv):
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.linear = Linear(d_in, d_out, dtype=dtype, start="glorot")
-
-    def drop_bias(self) -> None:
-        self.linear.bias = None
 
     def weights(self) -> Weights:
         return self.linear.weight, None, self.linear.bias
@@ -52,7 +46,7 @@ def _layer(spec: ModelSpec) -> type[GCNConv]:
     return ResidualGCNConv if spec.linear_residual else GCNConv
 
 
-MODEL = ModelEntry(lambda spec: stacked(_layer(spec))(spec), _layer, (*LINEAR, "linear_residual"))
+MODEL = ModelEntry(_layer, (*LINEAR, "linear_residual"))
 
 
 class SGCConv(Conv):
@@ -74,19 +68,12 @@ class SGCConv(Conv):
             x = graph.aggregate(x, self.norm)
         return x
 
-    def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
-        return self.linear(aggregate)
-
-    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
-        return [(aggregate, self.linear.weight, Purpose.DROPOUT_AGGREGATE)], self.linear.bias
-
-    def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
-        assert self.linear.bias is not None, "nobody drops it"
-        return self.gather(graph, x @ self.linear.weight).add_(self.linear.bias)
+    def weights(self) -> Weights:
+        return self.linear.weight, None, self.linear.bias
 
 
-def _one_map(spec: ModelSpec) -> Model:
-    return Model(spec, [SGCConv(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+def _one_map(layer: type[SGCConv], spec: ModelSpec) -> Model:
+    return Model(spec, [layer(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
 
 
-SGC = ModelEntry(_one_map, lambda spec: SGCConv, ("keep_input",), stacked=False)
+SGC = ModelEntry(lambda spec: SGCConv, ("keep_input",), _one_map, stacked=False)

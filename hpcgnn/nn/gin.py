@@ -9,27 +9,21 @@ y_i = MLP((1 + ε) x_i + Σ_j ReLU(x_j + W e_ij + b)),   ε learned
 A halo row carries x, so that it costs F numbers forwards and 2F backwards; features of edges do not travel.
 """
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from hpcgnn.errors import GraphError
 from hpcgnn.kernels import RowMessages
-from hpcgnn.nn.conv import Conv, Products
-from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry, stacked
+from hpcgnn.nn.conv import Conv, Weights
+from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Model
-from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
 
 class GINConv(Conv):
-    norm = "sum"
+    last_biases = ("second",)
     traits = LayerTraits(
         neighbours="sums",
         prunable=True,
@@ -43,8 +37,10 @@ class GINConv(Conv):
         self.second = Linear(d_out, d_out, dtype=dtype)
         self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
 
-    def drop_bias(self) -> None:
-        self.second.bias = None
+    def weights(self) -> Weights:
+        """(a + (1 + ε) x) W is a W + x (1 + ε) W."""
+        weight = self.first.weight
+        return weight, (1 + self.eps) * weight, self.first.bias
 
     def combine(self, aggregate: torch.Tensor, x: torch.Tensor | None) -> torch.Tensor:
         assert x is not None, "this convolution uses its input"
@@ -53,36 +49,32 @@ class GINConv(Conv):
     def finish(self, y: torch.Tensor) -> torch.Tensor:
         return self.second(torch.relu_(y))
 
-    def products_of_constants(self, aggregate: Matrix, x: Matrix) -> Products:
-        """See `Conv`. (a + (1 + ε) x) W is a W + x (1 + ε) W, so ε needs no saved tensor as wide as the input."""
-        weight = self.first.weight
-        own = (1 + self.eps) * weight
-        return [(aggregate, weight, Purpose.DROPOUT_AGGREGATE), (x, own, Purpose.DROPOUT)], self.first.bias
-
     def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         z = x @ self.first.weight
         assert self.first.bias is not None, "nobody drops it"
         return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)
 
 
-MODEL = ModelEntry(stacked(GINConv), lambda spec: GINConv, LINEAR)
+MODEL = ModelEntry(lambda spec: GINConv, LINEAR)
 
 
 class GINEConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out), of a graph with `edge_features` columns. Collective."""
 
     traits = LayerTraits(edges=("features",))
+    last_biases = ("second",)
 
     def __init__(self, d_in: int, d_out: int, edge_features: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
+        if edge_features == 0:
+            raise GraphError(
+                "gine needs edges with features, and there are none; import the graph with them (edges.features), "
+                "train with --edge-features file, or use gin"
+            )
         self.edge = Linear(edge_features, d_in, dtype=dtype)
         self.first = Linear(d_in, d_out, dtype=dtype)
         self.second = Linear(d_out, d_out, dtype=dtype)
         self.eps = nn.Parameter(torch.zeros((), dtype=dtype))
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.second.bias = None
 
     def message(self, source: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
         """(E, d_in) of edges."""
@@ -95,13 +87,4 @@ class GINEConv(nn.Module):
         return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
 
 
-def _with_edges(spec: ModelSpec) -> Model:
-    if spec.edge_features == 0:
-        raise GraphError(
-            "gine needs edges with features, and there are none; import the graph with them (edges.features), train "
-            "with --edge-features file, or use gin"
-        )
-    return stacked(partial(GINEConv, edge_features=spec.edge_features))(spec)
-
-
-GINE = ModelEntry(_with_edges, lambda spec: GINEConv, STACK)
+GINE = ModelEntry(lambda spec: GINEConv, STACK)

@@ -21,11 +21,11 @@ from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout, dropped_means, dropped_rows
+from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout
 from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
-from hpcgnn.ops.operators import Attention, InDegree, Largest, Linear, Made, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Linear, Made, Messages, Operator, Relational
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import Matrix, sum_type
 
@@ -62,9 +62,9 @@ class Graph:
             type, and the mean features of the node's other in-edges.
         aggregate: aggregate(x, norm): owned rows (n_p, F) -> (n_p, F), differentiable, collective; norm is 'sum',
             'mean' or 'sym'.
-        largest: largest(x): the largest of the in-neighbours' rows by column, likewise.
         relate: relate(x, coefficients, bases): see ops/relational.py.
         total: total(tensor): the float64 sum over ranks, collective.
+        arena: where large tensors are from.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Graph:
         changing: Sequence[torch.Tensor] = (),
     ) -> None:
         """changing: (n_p, D) each, columns of the features that change from step to step."""
-        self._local, self._halo, self._random, self._arena, self._changing = local, halo, random, arena, changing
+        self._local, self._halo, self._random, self.arena, self._changing = local, halo, random, arena, changing
         self.ids, self.num_nodes = local.original_id, local.num_nodes
         self.total, self.constant = total, constant
         self.operator = halo.operator
@@ -93,7 +93,7 @@ class Graph:
         """Return the same graph, with a pruned share for some layers. shares: {layer: (LocalGraph, halo policy)}."""
         whole = copy.copy(self)
         whole._layers = {
-            layer: Graph(local, halo, self.total, self._random, self.constant, self._arena, self._changing)
+            layer: Graph(local, halo, self.total, self._random, self.constant, self.arena, self._changing)
             for layer, (local, halo) in shares.items()
         }
         return whole
@@ -104,11 +104,6 @@ class Graph:
         In a job `--self-loops` decides, and this is the graph itself.
         """
         return self
-
-    @property
-    def arena(self) -> Arena:
-        """Where large tensors are from."""
-        return self._arena
 
     @property
     def features(self) -> Matrix | SparseRows:
@@ -136,7 +131,7 @@ class Graph:
                     constants[name] = compute()
             return constants[name]
 
-        return Graph(local, halo, total or self.total, self._random, constant, self._arena)
+        return Graph(local, halo, total or self.total, self._random, constant, self.arena)
 
     @property
     def in_degree(self) -> torch.Tensor:
@@ -210,16 +205,14 @@ class Graph:
         if layer == 0 and scales is not None:  # factors of features in codes
             parts = [(x, weight * scales[:, None], purpose) for x, weight, purpose in parts]
         found = [(x, weight, self._drop(purpose, p, layer, scaled)) for x, weight, purpose in parts]
-        return combine(found, bias, self._arena, self._local.outputs, kept)
+        return combine(found, bias, self.arena, self._local.outputs, kept)
 
     def _drop(self, purpose: Purpose, p: float, layer: int, scaled: bool) -> Drop | None:
         """Dropout of a constant for a purpose, or None."""
-        key, ids = self._random.key(purpose, layer), self._local.output_id
         if p == 0:
             return None
-        if scaled and purpose == Purpose.DROPOUT_AGGREGATE:
-            return dropped_means(ids, self._summed_rows(), key, p)
-        return dropped_rows(ids, key, p)
+        counts = self._summed_rows() if scaled and purpose == Purpose.DROPOUT_AGGREGATE else None
+        return Drop(self._local.output_id, self._random.key(purpose, layer), p, counts)
 
     def _summed_rows(self) -> torch.Tensor:
         """How many rows the aggregate of each computed row is the sum of: (m,), of any type."""
@@ -243,11 +236,6 @@ class Graph:
         if isinstance(x, ConstantRows) and weight is not None:
             weight = x.scaled(weight)
         return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
-
-    def largest(self, x: SparseRows | Input) -> torch.Tensor:
-        """The largest of the in-neighbours' rows x (n_p, F), by column; zeros where there are none. Collective."""
-        x = _dense(x)
-        return self.operator(Largest())(x)
 
     def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""
@@ -319,8 +307,8 @@ class Graph:
         ):
             return self.dropout(x, p, layer)
         key, local = self._random.key(Purpose.DROPOUT, layer), self._local
-        drops = [dropped_rows(ids, key, p) if p else None for ids in (self.ids, local.output_id)]
-        return ConstantRows(x, (drops[0], drops[1]), self._arena, local.feature_scales, local.outputs)
+        drops = (Drop(self.ids, key, p), Drop(local.output_id, key, p)) if p else (None, None)
+        return ConstantRows(x, drops, self.arena, local.feature_scales)
 
 
 def _dense(x: SparseRows | Input) -> torch.Tensor:

@@ -74,8 +74,8 @@ class Model(nn.Module):
         conv: Any  # a Conv or alike: what else it has, its class says
         for conv in convs[: len(self.widths)]:
             conv.kept = spec.kept
-            if not spec.hidden_bias:
-                conv.drop_bias()
+            for name in () if spec.hidden_bias else conv.last_biases:
+                conv.get_submodule(name).bias = None
         self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
         self.jump: Linear | None = None
         if spec.jumping != "none":

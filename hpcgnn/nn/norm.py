@@ -5,8 +5,8 @@ from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is larg
 
 A batch norm would subtract a bias of the layer before it together with the mean, so that the bias's gradient is pure
 rounding. Adam turns such a gradient into steps of ±lr, and the running mean lags behind these steps. Validation then
-depended on the number of ranks. So no layer of ours has a bias before a batch norm (`drop_bias`). Layers of plugins are
-left as they are.
+depended on the number of ranks. So no layer of ours has a bias before a batch norm (`last_biases`). Layers of plugins
+are left as they are.
 
 The forward pass saves its input. Only the output and the gradient of the input are as large.
 """

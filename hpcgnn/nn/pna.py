@@ -7,17 +7,13 @@ nodes, by all edges. All four come out of one stream of x, and the scalers out o
 numbers forwards, 2F backwards.
 """
 
-from functools import partial
-
 import torch
 from torch import nn
 
 from hpcgnn.kernels import RowMessages
-from hpcgnn.nn.entry import STACK, ModelEntry, stacked
+from hpcgnn.nn.entry import STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Model
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.edge_rules import MOMENTS
 from hpcgnn.traits import LayerTraits
 
@@ -26,6 +22,7 @@ class PNAConv(nn.Module):
     """forward(graph, x (n_p, d_in)) -> (n_p, d_out). Collective. edge_features: columns that edges have, or 0."""
 
     traits = LayerTraits(edges=("features",))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None, edge_features: int = 0) -> None:
         super().__init__()
@@ -34,10 +31,6 @@ class PNAConv(nn.Module):
         summed = d_in + 3 * wide  # PyG has one map of all of these
         self.own = Linear(d_in, d_out, dtype=dtype, fan_in=summed)
         self.scaled = nn.ModuleList(Linear(wide, d_out, False, dtype, fan_in=summed) for _ in range(3))
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def message(self, source: torch.Tensor, edge: torch.Tensor | None = None) -> torch.Tensor:
         """(E, d_in) of edges."""
@@ -59,8 +52,4 @@ def _size(graph: Graph) -> torch.Tensor:
     return torch.log1p(graph.in_degree)
 
 
-def _build(spec: ModelSpec) -> Model:
-    return stacked(partial(PNAConv, edge_features=spec.edge_features))(spec)
-
-
-MODEL = ModelEntry(_build, lambda spec: PNAConv, STACK)
+MODEL = ModelEntry(lambda spec: PNAConv, STACK)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -38,13 +39,11 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
     num_edge_features: of the graph.
     """
     entry, lines = MODELS[spec.model], list[str]()
-    kind = f" --aggregator {spec.aggregator}" if "aggregator" in (entry.uses or ()) else ""
-    what = "{} of this graph's edges are ignored by --model " + spec.model + kind + "; {} reads them"
+    what = "{} of this graph's edges are ignored by --model " + spec.model + "; {} reads them"
     if entry.traits(spec).neighbours == "none":  # the model ignores all edges
         return lines
     if spec.weighted and not entry.reads_weights(spec):
-        remedy = entry.weights_remedy or "gcn, sage, gin or sgc"
-        lines.append(what.format("the weights", remedy))
+        lines.append(what.format("the weights", "gcn, sage, gin or sgc"))
     if spec.edge_types and not entry.traits(spec).relational and entry.uses is not None:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn or rgat"))
     if num_edge_features and not spec.edge_features:
@@ -77,8 +76,8 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
         prunable = vars(conv_class).get("prunable", False)
         conv_class.traits = LayerTraits(self_loops=self_loops, edges=("weights", "all"), prunable=prunable)
         # Not in place: a layer's gradient may need its output.
-        build = stacked(conv_class, torch.relu, hand_over=False)
-        MODELS.register(name, ModelEntry(build, lambda spec: conv_class, None))
+        make = partial(stacked, activation=torch.relu, hand_over=False)
+        MODELS.register(name, ModelEntry(lambda spec: conv_class, None, make))
         return conv_class
 
     return add
@@ -95,5 +94,5 @@ def complete(spec: ModelSpec) -> ModelSpec:
     spec = replace(spec, edge_features=edge_features, stacked=entry.stacked)
     traits, hidden = entry.traits(spec), entry.stacked and (spec.layers > 1 or spec.jumping != "none")
     bare = hidden and spec.norm == "batch" and entry.uses is not None
-    constant = traits.constant_aggregate and not spec.changing
+    constant = traits.neighbours == "sums" and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

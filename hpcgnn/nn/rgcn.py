@@ -24,7 +24,7 @@ from torch import nn
 from torch.nn.functional import leaky_relu
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
+from hpcgnn.nn.entry import ATTENTION, STACK, Heads, ModelEntry, attentive, handed_on, typed_projection
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Model
@@ -38,6 +38,7 @@ class RGCNConv(nn.Module):
 
     norm = "relation"
     traits = LayerTraits(edges=("weights", "types"))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, d_out: int, num_types: int, num_bases: int, dtype: torch.dtype | None = None) -> None:
         super().__init__()
@@ -46,10 +47,6 @@ class RGCNConv(nn.Module):
         self.coefficients = nn.Parameter(torch.zeros(num_types, num_bases, dtype=dtype))
         self.bases = nn.Parameter(torch.zeros(num_bases, d_in, d_out, dtype=dtype))
         self.own = Linear(d_in, d_out, dtype=dtype, start="glorot")
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, and the coefficients as a map from bases to relations."""
@@ -60,22 +57,23 @@ class RGCNConv(nn.Module):
         return graph.relate(x, self.coefficients, self.bases) + self.own(x)
 
 
-def _build(spec: ModelSpec) -> Model:
+def _rgcn(layer: type[RGCNConv], spec: ModelSpec) -> Model:
     before, widths = typed_projection(spec), spec.widths
     if before is not None:
         widths = (spec.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
-    convs = [RGCNConv(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
+    convs = [layer(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 
-MODEL = ModelEntry(_build, lambda spec: RGCNConv, (*STACK, "bases"))
+MODEL = ModelEntry(lambda spec: RGCNConv, (*STACK, "bases"), _rgcn)
 
 
 class RGATConv(Heads):
     """spec: ModelSpec, also for the relations (edge_types and loop_relation) and bases."""
 
     traits = LayerTraits(neighbours="products", edges=("types",))
+    last_biases = ("own",)
 
     def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
         super().__init__(d_in, width, heads, average, spec, layer)
@@ -86,10 +84,6 @@ class RGATConv(Heads):
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype, start="glorot")
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`."""
-        self.own.bias = None
 
     def initial_bounds(self) -> list[Bounded]:
         """Each basis by itself, the coefficients as a map from bases to relations, and the attention vectors as those
@@ -134,4 +128,4 @@ class RGATConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-RGAT = ModelEntry(attentive(RGATConv, ELU_IN_PLACE), lambda spec: RGATConv, (*ATTENTION, "bases"))
+RGAT = ModelEntry(lambda spec: RGATConv, (*ATTENTION, "bases"), attentive)

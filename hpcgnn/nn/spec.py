@@ -50,7 +50,6 @@ class ModelSpec:
     heads: int = 1
     out_heads: int = 1
     attention_dropout: float = 0.0
-    aggregator: str = "mean"
     bases: int = 4
     weighted: bool = False
     edge_types: int = 0

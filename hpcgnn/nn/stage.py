@@ -7,7 +7,7 @@ has no parameters in it, else as `KeptRows`.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,19 +17,7 @@ from hpcgnn.nn.conv import LinearConv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
-from hpcgnn.ops.handover import kept
 from hpcgnn.ops.row_tiles import Matrix
-
-
-class Frozen(Protocol):
-    """A layer's input that does not change while the layer is trained."""
-
-    @property
-    def own(self) -> torch.Tensor:
-        """The own rows (n_p, d)."""
-
-    def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
-        """Return the layer's output on the input, with dropout at rate p."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +31,12 @@ class KeptAggregate:
 
     @property
     def own(self) -> torch.Tensor:
+        """The own rows (n_p, d)."""
         # Asked for of hidden layers alone, whose inputs are in memory.
         return cast(torch.Tensor, self.input)
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
+        """The layer's output on the input, with dropout at rate p."""
         scaled = stage.spec.input_dropout == "scaled"
         return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer, scaled=scaled)
 
@@ -61,13 +51,17 @@ class KeptRows:
 
     @property
     def own(self) -> torch.Tensor:
+        """As of KeptAggregate; so is what follows."""
         # Asked for of hidden layers alone, whose inputs are rows of numbers.
         return cast(torch.Tensor, self.rows)[: self.num_owned]
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
         x = self.graph.dropout(self.rows, p, stage.layer)
-        h = stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))
-        return kept(h)[: self.num_owned]
+        return stage.conv(self.graph, x if stage.before is None else stage.before(self.graph, x))[: self.num_owned]
+
+
+#: A layer's input that does not change while the layer is trained.
+Frozen = KeptAggregate | KeptRows
 
 
 class LayerStage(nn.Module):
@@ -82,7 +76,10 @@ class LayerStage(nn.Module):
         super().__init__()
         last = layer == len(model.convs) - 1
         self.spec, self.layer, self._frozen, self._activation = model.spec, layer, frozen, model._activation
-        self.conv: Any = model.convs[layer]  # a Conv or alike
+        conv: Any = model.convs[layer]  # a Conv or alike
+        if hasattr(conv, "hands_over"):
+            conv.hands_over = False
+        self.conv = conv
         self.norm: nn.Module | None = None if last else model.norms[layer]
         self.head: nn.Module | None = None if last else model.heads[layer]
         self.before = model.before if layer == 0 else None

@@ -11,7 +11,7 @@ import math
 import torch
 
 from hpcgnn.kernels import RowScores
-from hpcgnn.nn.entry import ATTENTION, ELU_IN_PLACE, Heads, ModelEntry, attentive
+from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import PLAIN, ModelSpec
@@ -21,6 +21,7 @@ from hpcgnn.traits import LayerTraits
 
 class TransformerConv(Heads):
     traits = LayerTraits(neighbours="products", edges=("features",), codes=True, input="product")
+    last_biases = ("own", "key_value")  # softmaxes pass on the values' bias, and the keys' cancels in them
 
     def __init__(
         self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
@@ -30,12 +31,6 @@ class TransformerConv(Heads):
         self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
         self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
-
-    def drop_bias(self) -> None:
-        """See `Conv.drop_bias`. It also drops the bias of the values, which softmaxes pass on, and of the keys, which
-        cancels in a softmax.
-        """
-        self.own.bias = self.key_value.bias = None
 
     def message(
         self, key_value: torch.Tensor, query: torch.Tensor, edge: torch.Tensor | None = None
@@ -62,4 +57,4 @@ class TransformerConv(Heads):
         return self.own(x) + self.joined(y)
 
 
-MODEL = ModelEntry(attentive(TransformerConv, ELU_IN_PLACE), lambda spec: TransformerConv, ATTENTION)
+MODEL = ModelEntry(lambda spec: TransformerConv, ATTENTION, attentive)

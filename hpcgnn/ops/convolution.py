@@ -31,9 +31,10 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.stored import Kept
 from hpcgnn.ops.dropout import ReluDropout
-from hpcgnn.ops.layer_input import ConstantRows
+from hpcgnn.ops.layer_input import ConstantRows, reader
 from hpcgnn.ops.linear_aggregation import LinearOperator
 from hpcgnn.ops.row_tiles import Cast, read_type, row_tiles, tile_rows, tiles_or_all
 
@@ -75,12 +76,14 @@ class Convolve(torch.autograd.Function):
         assert sent is not None, "constant rows are narrowed"
         keeps = operator.old and not first
         at_once = isinstance(x, torch.Tensor) and not keeps and kernels.convolves(x, y, neighbour, own)
-        of_x, products = _Rows(x, operator, dtype), Cast(arena, sent, dtype)
+        read, products = reader(x, dtype, arena), Cast(arena, sent, dtype)
+        computed = read if at_once or outputs is None else reader(x, dtype, arena, outputs)
+        taken = _of_tile(x, x.dtype, arena) if at_once and outputs is not None else None
         for rows in tiles_or_all(len(x), at_once):
             if activation is not None and isinstance(x, torch.Tensor):
                 activation.apply_(x[rows], rows)
             if first:
-                products.write(sent[rows], lambda out: kernels.multiply(out, of_x.read(rows), neighbour))
+                products.write(sent[rows], lambda out: kernels.multiply(out, read(rows), neighbour))
         results = Cast(arena, y, dtype)
         for part in operator.parts(sent, y=y):
             if keeps:
@@ -89,7 +92,7 @@ class Convolve(torch.autograd.Function):
                 mine = x[part.rows] if outputs is None else x
                 tensors = {"neighbour": None if first else neighbour, "own": own, "bias": bias}
                 tensors |= {"outputs": None if outputs is None else outputs[part.rows]}
-                tensors |= {"memory": part.memory, "taken": of_x.memory}
+                tensors |= {"memory": part.memory, "taken": taken}
                 kernels.convolve(y[part.rows], mine, part.aggregate, tile_rows(), **tensors)
                 continue
             for rows, aggregate in part.tiles():
@@ -100,7 +103,7 @@ class Convolve(torch.autograd.Function):
                     else:
                         kernels.multiply(out, aggregate, neighbour, bias)
                     if own is not None:
-                        kernels.multiply(out, of_x.computed(rows), own, add=True)
+                        kernels.multiply(out, computed(rows), own, add=True)
 
                 results.write(y[rows], result)
         # Written to later: autograd must not watch it.
@@ -129,11 +132,12 @@ class Convolve(torch.autograd.Function):
         constant = not isinstance(x, torch.Tensor)
         own_products = kernels.convolves(None if constant else x, gy, sent, neighbour, own)
         between = activation is not None or x.dtype != dtype
-        spare = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype) if between and needs_x else None
-        apart = None
-        if operator.outputs is not None and own is not None and not constant:
-            apart = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
-        of_x = _Rows(x, operator, dtype)
+        spare = _of_tile(x, dtype, arena) if between and needs_x else None
+        picks = operator.outputs is not None and own is not None
+        apart = _of_tile(x, dtype, arena) if picks and not constant else None
+        read, computed = reader(x, dtype, arena), None
+        if picks and not own_products:
+            computed = reader(x, dtype, arena, operator.outputs)
         gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
         bias_left = None if own_products else g_bias
         if g_bias is not None and own_products and own is None:
@@ -142,33 +146,38 @@ class Convolve(torch.autograd.Function):
             scale = None if activation is None or gx is None else activation.scale
             same = {"g_neighbour": g_neighbour, "g_own": g_own, "g_bias": None if g_own is None else g_bias}
             same |= {"neighbour": neighbour, "own": own, "outputs": operator.outputs}
-            same |= {"spare": spare, "taken": of_x.memory, "apart": apart}
+            same |= {"spare": spare, "taken": _of_tile(x, dtype, arena) if picks else None, "apart": apart}
             for part in parts:
                 of_rows = {"gx": None if gx is None else gx[part.rows], "first": part.rows.start, "memory": part.memory}
                 kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile_rows(), scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)
-            read, g = of_x.read(rows), gradients.read(gy[mine])
-            out = None if gx is None else gx[rows] if spare is None else spare[: len(read)]
-            kernels.project_backward(out, g_neighbour, read, t, neighbour)
+            of_x, g = read(rows), gradients.read(gy[mine])
+            out = None if gx is None else gx[rows] if spare is None else spare[: len(of_x)]
+            kernels.project_backward(out, g_neighbour, of_x, t, neighbour)
             if g_own is None:
                 if bias_left is not None:
                     kernels.bias_gradient(bias_left, g)
-            elif place is None:
-                kernels.project_backward(out, g_own, read, g, own, y_sums=g_bias, add=needs_x)
+            elif place is None or computed is None:
+                kernels.project_backward(out, g_own, of_x, g, own, y_sums=g_bias, add=needs_x)
             else:
                 beside = None if out is None or apart is None else apart[: len(g)]
-                kernels.project_backward(beside, g_own, of_x.computed(mine), g, own, y_sums=g_bias)
+                kernels.project_backward(beside, g_own, computed(mine), g, own, y_sums=g_bias)
                 if out is not None and beside is not None:
                     kernels.add_rows(out, place, beside, distinct=True)
             if activation is not None and gx is not None and out is not None:
-                activation.gradient(out, read, read)
-                if read.dtype != x.dtype:  # else it is x itself
-                    gx[rows].copy_(read)
+                activation.gradient(out, of_x, of_x)
+                if of_x.dtype != x.dtype:  # else it is x itself
+                    gx[rows].copy_(of_x)
             elif gx is not None and out is not None and spare is not None:
                 gx[rows].copy_(out)
         return gx, g_neighbour, g_own, g_bias, None, None, None
+
+
+def _of_tile(x: torch.Tensor | ConstantRows, dtype: torch.dtype, arena: Arena) -> torch.Tensor:
+    """Memory for a tile of rows like those of x."""
+    return arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=dtype)
 
 
 def _of_used(
@@ -205,27 +214,3 @@ def _of_used(
         return gx
     ctx.activation.gradient(gx, x, x)
     return x
-
-
-class _Rows:
-    """Own rows x of a layer, some at a time, to compute with in a type.
-
-    read(rows) gives some of all rows, and computed(rows) some of those that the operator computes. Each is valid until
-    the next of its kind. memory: where rows are picked, or None where none are.
-    """
-
-    def __init__(self, x: torch.Tensor | ConstantRows, operator: LinearOperator, dtype: torch.dtype) -> None:
-        self.memory: torch.Tensor | None = None
-        arena, outputs = operator.arena, operator.outputs
-        if isinstance(x, ConstantRows):
-            self.read = x.reader(False, dtype)
-            self.computed = self.read if outputs is None else x.reader(True, dtype)
-            return
-        cast = Cast(arena, x, read_type(x, dtype))
-        self.read = self.computed = lambda rows: cast.read(x[rows])
-        if outputs is not None:
-            memory = self.memory = arena.empty(min(tile_rows(), len(x)), x.shape[1], dtype=x.dtype)
-            picked = Cast(arena, x, read_type(x, dtype))
-            self.computed = lambda rows: picked.read(
-                torch.index_select(x, 0, outputs[rows], out=memory[: rows.stop - rows.start])
-            )

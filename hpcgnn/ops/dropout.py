@@ -8,20 +8,37 @@ input.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from hpcgnn import kernels
 
 
-class Drop(Protocol):
-    """Dropout of some rows of a matrix at a time, without a gradient."""
+@dataclass(frozen=True)
+class Drop:
+    """Dropout of some rows of a matrix at a time, without a gradient.
+
+    Attributes:
+        ids: int64 (n,), original node ids.
+        key: of the stream of draws.
+        p: the rate.
+        counts: (n,), of any type: of how many rows a row is the mean, or another sum. It becomes
+            x + (dropout_p(x) - x) / √count then, with a count of at least 1. Dropout of alike rows gives their mean
+            about this deviation. Draws are independent. None: a row is dropped as it is.
+    """
+
+    ids: torch.Tensor
+    key: int
+    p: float
+    counts: torch.Tensor | None = None
 
     def __call__(self, x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
         """Write what dropout leaves of the rows `rows` to `out`. x: these rows, or those that `index` int32 picks of
         it; narrower than `out` if that is float32.
         """
+        share = None if self.counts is None else self.counts[rows].clamp(min=1).to(out.dtype).rsqrt_()
+        kernels.dropout(out, x, self.ids[rows], self.key, self.p, index, share)
 
 
 class _Dropout(torch.autograd.Function):
@@ -48,33 +65,6 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Ten
     ids: int64 (n,) original node ids; key: of the stream of draws (see draws.py). The identity for p = 0.
     """
     return x if p == 0 else _Dropout.apply(x, ids, key, p)
-
-
-def dropped_rows(ids: torch.Tensor, key: int, p: float) -> Drop:
-    """Dropout of some rows of a matrix at a time, without a gradient."""
-
-    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
-        kernels.dropout(out, x, ids[rows], key, p, index)
-
-    return drop
-
-
-def dropped_means(ids: torch.Tensor, counts: torch.Tensor, key: int, p: float) -> Drop:
-    """Dropout of rows that are means, or other sums, of rows: x + (dropout_p(x) - x) / √count.
-
-    Dropout of the `count` rows of such a mean has about this deviation if they are alike, since draws are independent.
-
-    Args:
-        ids: int64 (n,), original node ids.
-        counts: (n,), of any type: the rows that a row is made of; at least 1 is taken.
-        key: of the stream of draws.
-        p: the rate.
-    """
-
-    def drop(x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
-        kernels.dropout(out, x, ids[rows], key, p, index, counts[rows].clamp(min=1).to(out.dtype).rsqrt_())
-
-    return drop
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Handover:
     rows: torch.Tensor
     loan: Loan | None = None
     activation: ReluDropout | EluDropout | None = None
+    _left = False
 
     def take(self, returns_loan: bool = False) -> tuple[torch.Tensor, Loan | None]:
         """(rows, loan) for the one who takes them over, and may write to the rows.
@@ -61,7 +62,9 @@ class Handover:
         Raises RuntimeError the second time, and for a loan that the taker does not return. Only a layer of attention
         with an activation returns it.
         """
-        self._leave()
+        if self._left:
+            raise RuntimeError("rows that were handed over can be taken once; use what the taker made of them")
+        self._left = True
         if self.loan is not None:
             if not returns_loan or self.activation is None:
                 raise RuntimeError(
@@ -70,20 +73,3 @@ class Handover:
             self.loan.taken = True
         torch.autograd.graph.increment_version(self.rows)
         return self.rows, self.loan
-
-    def keep(self) -> torch.Tensor:
-        """The rows, for those who do not take over: nothing is written to them, and the loan is void."""
-        self._leave()
-        return self.rows
-
-    def _leave(self) -> None:
-        if self._left:
-            raise RuntimeError("rows that were handed over can be taken once; use what the taker made of them")
-        self._left = True
-
-    _left = False
-
-
-def kept(rows: torch.Tensor | Handover) -> torch.Tensor:
-    """The rows of a Handover, kept; other rows as they are."""
-    return rows.keep() if isinstance(rows, Handover) else rows

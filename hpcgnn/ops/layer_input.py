@@ -165,21 +165,14 @@ def _tiles(
 class ConstantRows(LayerInput):
     """A matrix (n_p, F) that never changes. dtype: of the rows that are read.
 
-    drops: functions that drop entries of all rows, and of the rows `outputs` int32 (m,) (None: all), or None. scales:
-    (F,), factors of the columns, or None. Rows are read without these: whoever multiplies them with a weight takes
-    `scaled(weight)`.
+    drops: of entries of all rows, and of the computed rows, or None. scales: (F,), factors of the columns, or None.
+    Rows are read without these: whoever multiplies them with a weight takes `scaled(weight)`.
     """
 
     def __init__(
-        self,
-        x: Matrix,
-        drops: tuple[Drop | None, Drop | None],
-        arena: Arena,
-        scales: torch.Tensor | None = None,
-        outputs: torch.Tensor | None = None,
+        self, x: Matrix, drops: tuple[Drop | None, Drop | None], arena: Arena, scales: torch.Tensor | None = None
     ) -> None:
         self.shape, self.dtype = x.shape, sum_type(x.dtype)
-        self.narrow, self.outputs = x.dtype != self.dtype, outputs
         self._x, self._drops, self._arena, self._scales = x, drops, arena, scales
 
     def __matmul__(self, weight: torch.Tensor) -> torch.Tensor:
@@ -192,7 +185,7 @@ class ConstantRows(LayerInput):
     def whole(self) -> torch.Tensor:
         """All rows after dropout, as a matrix in memory; not of narrow rows."""
         x, drop = self._x, self._drops[0]
-        assert isinstance(x, torch.Tensor) and not self.narrow, "others are read some rows at a time"
+        assert isinstance(x, torch.Tensor) and x.dtype == self.dtype, "others are read some rows at a time"
         if drop is None:
             return x
         out = torch.empty_like(x)
@@ -204,12 +197,19 @@ class ConstantRows(LayerInput):
         for rows, (part,) in _tiles([_Constant(self._x, self._drops[0], None, self.dtype, True)], self._arena):
             yield rows, part
 
-    def reader(self, outputs: bool, dtype: torch.dtype) -> Read:
-        """Reads rows after dropout in any order; they are in memory. outputs: whether they are counted among the
-        computed ones; dtype: to compute with.
-        """
-        constant = _Constant(self._x, self._drops[outputs], self.outputs if outputs else None, dtype)
-        return constant.reader(min(tile_rows(), len(constant)), self._arena, contextlib.ExitStack())
+    def of(self, outputs: torch.Tensor | None, dtype: torch.dtype) -> _Constant:
+        """The rows `outputs` int32 (m,), those that are computed, or None for all. dtype: to compute with."""
+        return _Constant(self._x, self._drops[outputs is not None], outputs, dtype)
+
+
+def reader(
+    x: torch.Tensor | ConstantRows, dtype: torch.dtype, arena: Arena, outputs: torch.Tensor | None = None
+) -> Read:
+    """Reads rows of a layer's input in any order, a tile at most; they are in memory. dtype: to compute with. outputs:
+    int32 (m,), the rows that count, or None for all.
+    """
+    constant = _Constant(x, None, outputs, dtype) if isinstance(x, torch.Tensor) else x.of(outputs, dtype)
+    return constant.reader(min(tile_rows(), len(constant)), arena, contextlib.ExitStack())
 
 
 def combine(

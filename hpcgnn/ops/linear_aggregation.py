@@ -93,8 +93,8 @@ class LinearOperator:
         """An uninitialised tensor (rows, width) that A, or Aᵀ, is going to be applied to. By all ranks alike."""
         return self._streams[transposed].empty(rows, width, dtype)
 
-    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """A x without autograd, into `out` if it is given."""
+    def multiply(self, x: torch.Tensor) -> torch.Tensor:
+        """A x without autograd."""
         raise NotImplementedError
 
     def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
@@ -234,9 +234,9 @@ class LinearAggregation(LinearOperator):
             self._sum(way, x[:, columns], y[:, columns], sent)
         return y
 
-    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """R A S x without autograd, into `out` if it is given."""
-        return self._sum(self.forward, x, out)
+    def multiply(self, x: torch.Tensor) -> torch.Tensor:
+        """R A S x without autograd."""
+        return self._sum(self.forward, x)
 
     def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
         """S A^T R gy without autograd."""
@@ -295,9 +295,8 @@ class PushedAggregation(LinearOperator):
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
         return iter([Sums(slice(0, len(whole)), whole)])
 
-    def multiply(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        y = self.arena.empty(self.num_outputs, x.shape[1], dtype=x.dtype) if out is None else out
-        x = x.contiguous()
+    def multiply(self, x: torch.Tensor) -> torch.Tensor:
+        y, x = self.arena.empty(self.num_outputs, x.shape[1], dtype=x.dtype), x.contiguous()
         rows = Rows(x, self.source_scale, self._enlarged(self.source_scale, x))
         for block, source, scale, *_ in self._site.used(rows, "halo_forward"):
             block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)

@@ -9,11 +9,8 @@ from typing import Generic, TypeVar
 
 import torch
 
-from hpcgnn.errors import ConfigError
-from hpcgnn.exchange.wire import rounds_at_random
 from hpcgnn.graph.local import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
-from hpcgnn.ops.largest_neighbour import LargestNeighbour
 from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation
@@ -35,7 +32,7 @@ class Operator(Generic[Made]):
     messages = True
 
     def exact(self, site: Site) -> Made:
-        """The operator on all remote rows. By all ranks together. Raises ConfigError."""
+        """The operator on all remote rows. By all ranks together."""
         raise NotImplementedError
 
     def pushed(self, site: PushedSite) -> Made:
@@ -78,32 +75,15 @@ class Attention(Operator[AdditiveAttention]):
 
 
 @dataclass(frozen=True)
-class Largest(Operator[LargestNeighbour]):
-    """The largest of the in-neighbours, by column."""
-
-    models = "that take the largest of the neighbours (sage with --aggregator max or pool)"
-
-    def exact(self, site: Site) -> LargestNeighbour:
-        # A row would arrive in other numbers each time, so that x_j = y_i cannot be asked.
-        if rounds_at_random(site.wire.name):
-            raise ConfigError(
-                f"--halo-dtype {site.wire.name} cannot be used where the largest of the neighbours is taken (sage with "
-                "--aggregator max or pool): expected fp32 or bf16"
-            )
-        return LargestNeighbour(site.inward, site.outward)
-
-
-@dataclass(frozen=True)
 class InDegree(Operator[torch.Tensor]):
-    """The number of in-edges of the own nodes: float64 (n_p,)."""
+    """The number of in-edges of the own nodes that are in use: float64 (n_p,)."""
 
     pushes = True
 
-    def exact(self, site: Site) -> torch.Tensor:
+    def exact(self, site: Site | PushedSite) -> torch.Tensor:
         return site.local.in_degree.double()
 
-    def pushed(self, site: PushedSite) -> torch.Tensor:
-        return site.local.in_degree.double()
+    pushed = exact
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ sources, to x_dst, to the edges' features and to the parameters of the function.
 to the owners in the same stream.
 
 So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F + F backwards. Where the algebra allows
-less (linear_aggregation.py, additive_attention.py, largest_neighbour.py) use those.
+less (linear_aggregation.py, additive_attention.py) use those.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,6 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import RowStream, Stream
-from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.relations import relation_weights
@@ -61,11 +60,6 @@ class Site:
     inward: Stream
     outward: Stream
     facts: Facts
-
-    @property
-    def wire(self) -> Wire:
-        """How rows are sent."""
-        return self.inward.wire
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from hpcgnn.options.task import TaskConfig
 from hpcgnn.registry import Registry
 
 _WIDEST = 1 << 16
-# A word, and after `learned` a width.
-_PART = re.compile("(file|degree|edges|learned)(?:(?<=learned):([0-9]{1,5}))?")
+_PART = re.compile("([a-z]+)(?::([0-9]{1,5}))?")
+_FIXED = "file", "degree", "edges"
+#: Words of --features with a width, WORD:D, for D columns that a plugin learns for each node.
+LEARNED: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,14 @@ def inputs_of(text: str) -> Inputs:
     if words == ["none"]:
         return Inputs(file=False, made=made)
     parts = [_PART.fullmatch(word) for word in words]
-    given = {part[1]: int(part[2] or 0) for part in parts if part}
-    learned = given.get("learned", 0)
-    too_narrow = "learned" in given and learned == 0
-    if not all(parts) or len(given) < len(parts) or too_narrow or learned > _WIDEST:
+    given = {part[1]: part[2] for part in parts if part}
+    widths = [int(width or 0) for word, width in given.items() if word in LEARNED]
+    fixed = [word for word, width in given.items() if word in _FIXED and width is None]
+    if len(fixed) + len(widths) < len(words) or not all(0 < width <= _WIDEST for width in widths):
+        wide = [f"{word}:D" for word in LEARNED]
+        within = f" with D from 1 to {_WIDEST}" if wide else ""
         raise ConfigError(
-            f"--features: expected file, none, degree, edges, learned:D with D from 1 to {_WIDEST}, or several of "
-            f"file, degree, edges and learned:D joined by +, such as file+learned:32, got {text!r}"
+            f"--features: expected {', '.join(['file, none, degree, edges', *wide])}{within}, or several of "
+            f"{', '.join([*_FIXED, *wide])} joined by +, such as file+degree, got {text!r}"
         )
-    return Inputs("file" in given, "degree" in given, "edges" in given, learned, made)
+    return Inputs("file" in given, "degree" in given, "edges" in given, sum(widths), made)

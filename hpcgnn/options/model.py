@@ -49,13 +49,6 @@ class ModelConfig:
         strict=True,
         on_resume="same",
     )
-    aggregator: str = option(
-        "mean",
-        "sage: mean or maximum of neighbours, or maximum after a layer (pool)",
-        choices=("mean", "max", "pool"),
-        by_model=True,
-        strict=True,
-    )
     heads: int = option(
         4,
         "attention heads of hidden layers",

@@ -56,6 +56,9 @@ REMOVED = {
     "frozen_halo": Removed("keep", "ranks keep the rows; take more ranks, or --schedule sar, which keeps none"),
     "momentum": Removed(0.9, "sgd has momentum 0.9; or take adam"),
     "warmup_epochs": Removed(0, "leave it out: --clip-norm bounds the first steps, too"),
+    "aggregator": Removed(
+        "mean", "write the layer as a plugin: graph.propagate takes the maximum, too (docs/extending.md)", trained=False
+    ),
     "auto_partition": Removed(False, "leave it out: a map is made where the file has none for the number of ranks"),
     "assignment": Removed("metis", "use partition = 'super-nodes' or 'random-nodes' of [data]"),
     "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),

@@ -31,7 +31,7 @@ class RunConfig:
     precision: str = option(
         "fp32",
         "precision of parameters and arithmetic (docs/less-memory.md)",
-        details="mixed (gcn, sage with --aggregator mean): fp32, with hidden states stored and sent in bf16, in half "
+        details="mixed (gcn, sage): fp32, with hidden states stored and sent in bf16, in half "
         "the memory and half the bytes. Products, aggregates and norms are fp32.",
         flag=True,
         choices=("fp32", "fp64", "mixed"),

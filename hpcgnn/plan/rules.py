@@ -5,7 +5,7 @@ A rule is a generator of refusals: each condition stands beside the line that a 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config
@@ -13,7 +13,7 @@ from hpcgnn.declaring import allowed, flag
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.spec import PLAIN
 from hpcgnn.options.inputs import inputs_of, made_flags
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -34,16 +34,12 @@ class Selection:
     @property
     def layers(self) -> LayerTraits:
         """The traits of the model's layers, as far as the configuration alone decides."""
-        return self.model.traits(self._layer_spec)
+        return self.model.traits()
 
     @property
     def divisor(self) -> str:
         """See ModelEntry.divisor."""
-        return self.model.divisor(self._layer_spec)
-
-    @property
-    def _layer_spec(self) -> ModelSpec:
-        return replace(PLAIN, aggregator=self.config.model.aggregator)
+        return self.model.divisor(PLAIN)
 
     @property
     def entry(self) -> ScheduleEntry:
@@ -62,14 +58,11 @@ class Selection:
         return TRANSPORTS[self.config.run.comm].traits
 
     @property
-    def learned(self) -> bool:
-        """Whether features are learned."""
-        return inputs_of(self.config.task.features).learned > 0
-
-    @property
     def changing(self) -> str:
         """The option by which the input changes from step to step, or ''."""
-        return next(iter([f"--features {self.config.task.features}"] * self.learned + made_flags(self.config.task)), "")
+        if inputs_of(self.config.task.features).learned:
+            return f"--features {self.config.task.features}"
+        return next(iter(made_flags(self.config.task)), "")
 
 
 def check_options(config: Config) -> None:
@@ -148,11 +141,6 @@ def _inputs(of: Selection) -> Iterator[str]:
             f"{of.changing} changes the input in every step, and --schedule {schedule} needs an input that does not "
             f"change; expected {schedules_with(lambda traits: traits.changing_input)}"
         )
-    if of.learned and config.optim.ema > 0:
-        yield (
-            f"--ema {config.optim.ema:g} averages the parameters of a model, and not the learned features of "
-            f"--features {task.features}; leave one of them out"
-        )
     if of.changing and config.model.keep_input == "always":
         yield (
             f"--keep-input always keeps an aggregate of features that do not change, got {of.changing}; leave one of "
@@ -168,8 +156,8 @@ def _precision(of: Selection) -> Iterator[str]:
         return
     if not of.layers.mixed_precision:
         yield (
-            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)} with "
-            f"--aggregator mean, got --model {model.model} with --aggregator {model.aggregator}; use --precision fp32"
+            f"--precision mixed: expected --model {models_with(lambda traits: traits.mixed_precision)}, got "
+            f"--model {model.model}; use --precision fp32"
         )
     if model.jumping != "none":
         yield (

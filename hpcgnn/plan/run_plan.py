@@ -112,7 +112,7 @@ class RunPlan(Selection):
         if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
             return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
         raw = spec.input_dropout == "raw" and spec.dropout > 0
-        return layer.constants_in_tiles and (spec.keeps_input or (schedule.layer_by_layer and not raw))
+        return layer.neighbours == "sums" and (spec.keeps_input or (schedule.layer_by_layer and not raw))
 
     @property
     def multiplies_input(self) -> bool:
@@ -175,7 +175,7 @@ def _halo(of: RunPlan) -> Iterator[str]:
     if options.halo == "least" and not of.takes_sums:
         yield (
             f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
-            "neighbours one by one; expected gcn, sage with --aggregator mean, gin or sgc; --schedule "
+            "neighbours one by one; expected gcn, sage, gin or sgc; --schedule "
             f"{schedules_with(lambda traits: traits.partial_sums == 'always')}, or "
             f"{schedules_with(lambda traits: traits.partial_sums == 'dense')} with dense features and without "
             "--input-dropout raw; the same edges in all epochs; and a task of labels; use --halo auto, which sends "
@@ -189,9 +189,9 @@ def _keep(of: RunPlan) -> Iterator[str]:
     able = of.layers.codes and not spec.edge_features and spec.jumping != "max" and config.run.precision != "mixed"
     if config.model.keep != "exact" and not (able and of.schedule.exact_epochs):
         yield (
-            "--keep int8: expected --model gcn, sage with the mean, gin, or gat, gatv2 or transformer without "
+            "--keep int8: expected --model gcn, sage, gin, or gat, gatv2 or transformer without "
             "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
-            f"got --model {spec.model}, --aggregator {spec.aggregator}, --jumping {spec.jumping}, "
+            f"got --model {spec.model}, --jumping {spec.jumping}, "
             f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
         )
 

@@ -1,1 +1,1 @@
-"""Optional behaviour of a training run, one file each: averages, learned features, trace, profiles."""
+"""Optional behaviour of a training run, one file each: averages, coded keeping, the state of schedules, memory."""

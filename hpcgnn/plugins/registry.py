@@ -10,7 +10,6 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.plugins import (
     averages,
     coded_keeping,
-    learned_features,
     memory_use,
     schedule_state,
 )
@@ -26,7 +25,6 @@ TRAINER_PLUGINS: Registry[Callable[["Trainer", bool], Plugin | None]] = Registry
 JOB_PLUGINS: Registry[Callable[[Config, Session, HaloBuffers], Plugin | None]] = Registry("plugin of a job")
 
 TRAINER_PLUGINS.register("schedule_state", schedule_state.make)
-TRAINER_PLUGINS.register("learned_features", learned_features.make)
 TRAINER_PLUGINS.register("averages", averages.make)
 TRAINER_PLUGINS.register("coded_keeping", coded_keeping.make)
 JOB_PLUGINS.register("memory_use", memory_use.make)

@@ -83,8 +83,8 @@ class PushedHalo(HaloPolicy):
         """See HaloPolicy."""
         if not description.pushes:
             raise ConfigError(
-                f"--schedule {self.name} is not for models {description.models}: expected gcn, sage with "
-                "--aggregator mean, gin, sgc or gat, or --schedule sar"
+                f"--schedule {self.name} is not for models {description.models}: expected gcn, sage, "
+                "gin, sgc or gat, or --schedule sar"
             )
         return self._make(description)
 

@@ -30,8 +30,6 @@ CASES = {
     "sage": ("directed", "--model sage --dropout 0.3"),
     "sage-turns": ("directed", "--model sage --dropout 0.3 --halo-buffer 0.002"),
     "sage-batch": ("undirected", "--model sage --norm batch --residual --input-dropout raw --dropout 0.2"),
-    "sage-max": ("directed", "--model sage --aggregator max --halo-buffer 0.01"),
-    "sage-pool": ("undirected", "--model sage --aggregator pool"),
     "gcn": ("undirected", "--model gcn --dropout 0.3 --keep-input never"),
     "gcn-directed": ("directed", "--model gcn --norm layer --halo-buffer 0.002"),
     "gcn-fp64": ("undirected", "--model gcn --precision fp64"),

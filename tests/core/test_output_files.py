@@ -127,7 +127,7 @@ def run(tmp_path_factory):
     (folder / "plug.py").write_text("")
     (folder / "nodes.txt").write_text("1\n2\n")
     (folder / "c.toml").write_text('[data]\ngraph = "g.h5"\n')
-    options = ("--epochs", 2, "--hidden", 4, "--checkpoint-every", 1, "--features", "file+learned:2")
+    options = ("--epochs", 2, "--hidden", 4, "--checkpoint-every", 1)
     done = train(0, "--graph", "g.h5", "--run-dir", "r", "--plugin", "plug.py", *options, cwd=folder)
     assert done.code == 0, done.err
     done = start(0, "-m", "hpcgnn", "evaluate", "r", cwd=folder)

@@ -18,16 +18,9 @@ def rows(count, width, dtype=torch.float32, seed=0):
     return x
 
 
-def narrowed(x, ids=None, index=None, scale=None, key=KEY):
-    count = len(x) if index is None else len(index)
-    out, factors = torch.empty(count, x.shape[1], dtype=torch.int8), torch.empty(count, 1)
-    narrow(out, factors, x, torch.arange(count) + 5 if ids is None else ids, key, index, scale)
-    return out, factors
-
-
-def widened(x, **more):
-    out, factors = narrowed(x, **more)
-    result = x.new_empty(len(out), x.shape[1])
+def widened(x, ids=None):
+    out, factors, result = torch.empty(x.shape, dtype=torch.int8), torch.empty(len(x), 1), torch.empty_like(x)
+    narrow(out, factors, x, torch.arange(len(x)) + 5 if ids is None else ids, KEY)
     widen(result, out, factors)
     return result
 

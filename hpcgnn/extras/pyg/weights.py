@@ -118,9 +118,7 @@ class ForeignLayers(Library):
             return f"the map of --linear-residual is in no layer that hpcgnn fills for {library}"
         if not meta.undirected and (name == "sgc" or (name == "gcn" and not dgl)):
             return f"the graph is directed: {name} divides by the out-degrees of sources, {library} by their in-degrees"
-        if (spec.aggregator == "pool" and name == "sage") or (dgl and spec.aggregator != "mean" and name == "sage"):
-            return f"{library}'s SAGEConv has no aggregator that computes what --aggregator {spec.aggregator} does"
-        if weighted and (name in ("gin", "rgcn") or (name == "sage" and spec.aggregator == "mean")):
+        if weighted and name in ("gin", "rgcn", "sage"):
             return f"the graph's edges have weights, which {library}'s layer takes no mean or sum by"
         if weighted and dgl and name == "gcn":
             return "the graph's edges have weights, which DGL's GraphConv leaves out of its degrees"

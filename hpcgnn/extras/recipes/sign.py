@@ -9,7 +9,7 @@ no graph data. σ is relu; Z Ω is a layer like appnp's, and more such layers ma
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,11 +35,7 @@ class HopsLayer(nn.Module):
         super().__init__()
         self.d_in, self.d_out, self._widths = sum(widths), d_out, list(widths)
         self.linears = nn.ModuleList(Linear(width, d_out // len(widths), dtype=dtype) for width in widths)
-
-    def drop_bias(self) -> None:
-        """As of any layer."""
-        for linear in self.linears:
-            cast(Linear, linear).bias = None
+        self.last_biases = [f"linears.{number}" for number in range(len(widths))]
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         """Own rows x (n_p, d_in) -> (n_p, d_out)."""
@@ -48,14 +44,14 @@ class HopsLayer(nn.Module):
         return torch.cat([linear(part) for linear, part in zip(self.linears, x.split(self._widths, 1), strict=True)], 1)
 
 
-def _build(spec: ModelSpec) -> Model:
+def _build(first: type[HopsLayer], spec: ModelSpec) -> Model:
     widths, facts = list(spec.widths), dict(spec.facts)
     parts = facts["part_widths"] or (spec.d_in // facts["parts"],) * facts["parts"]
     if spec.layers > 1:  # a single one is a linear map of all columns
         widths[1] *= len(parts)
     layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
     if spec.layers > 1:
-        layers[0] = HopsLayer(parts, widths[1], spec.dtype)
+        layers[0] = first(parts, widths[1], spec.dtype)
     return Model(replace(spec, residual=False), layers, widths[1:-1])
 
 
@@ -64,7 +60,7 @@ def _facts(meta: GraphMeta) -> dict[str, Any]:
     return {"parts": meta.num_feature_parts, "part_widths": meta.part_widths if meta.num_label_parts else ()}
 
 
-MODEL = ModelEntry(_build, lambda spec: HopsLayer, ("hidden", "norm"), facts=_facts)
+MODEL = ModelEntry(lambda spec: HopsLayer, ("hidden", "norm"), _build, facts=_facts)
 
 
 def rule(of: Selection) -> Iterator[str]:

@@ -1,10 +1,10 @@
-/* Who takes which rows of the largest-of-neighbours kernels: shares of about equal numbers of edges, taken as threads
+/* Who takes which rows of the largest-of-neighbours kernel: shares of about equal numbers of edges, taken as threads
  * become free. A row is never shared out, so a hub is one thread's work. */
 #include "table.h"
 
 #define HG_EXTREME_SHARE 4096
 
-static void each_share(const hg_extreme_args *a, void (*rows)(const hg_extreme_args *, int64_t, int64_t), int num_threads)
+HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
 {
     if (a->num_rows == 0 || a->width == 0)
         return;
@@ -14,16 +14,7 @@ static void each_share(const hg_extreme_args *a, void (*rows)(const hg_extreme_a
         num_threads = 1;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
     for (int64_t s = 0; s < shares; s++)
-        rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
-             hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
-}
-
-HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
-{
-    each_share(a, hg_table(path)->of[a->type]->largest, num_threads);
-}
-
-HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a)
-{
-    each_share(a, hg_table(path)->of[a->type]->matching, num_threads);
+        hg_table(path)->of[a->type]->largest(
+            a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
+            hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
 }

@@ -1,4 +1,4 @@
-/* Template: the largest of each row's sources, column by column, and the sums of what belongs to equal elements.
+/* Template: the largest of each row's sources, column by column.
  *
  * Plain loops over columns that the compiler turns into vectors: like gather they wait for memory, and y and count of a
  * row stay in the first-level cache.
@@ -23,22 +23,3 @@ static void HG_T(largest_rows)(const hg_extreme_args *a, int64_t first, int64_t 
         }
     }
 }
-
-static void HG_T(matching_rows)(const hg_extreme_args *a, int64_t first, int64_t last)
-{
-    for (int64_t i = first; i < last; i++) {
-        const int64_t row = a->rows ? a->rows[i] : i;
-        HG_E *restrict sum = (HG_E *)a->y + row * a->y_stride;
-        const HG_E *restrict own = (const HG_E *)a->count + row * a->count_stride;
-        for (int64_t e = a->indptr[i]; e < a->indptr[i + 1]; e++) {
-            const HG_E *restrict g = (const HG_E *)a->x + a->indices[e] * a->x_stride, *restrict value = g + a->width;
-            if (e + 4 < a->indptr[i + 1])
-                for (int64_t b = 0; b < 2 * a->width; b += 64 / (int64_t)sizeof(HG_E))
-                    __builtin_prefetch((const HG_E *)a->x + a->indices[e + 4] * a->x_stride + b);
-            HG_INDEPENDENT
-            for (int64_t c = 0; c < a->width; c++)
-                sum[c] += own[c] == value[c] ? g[c] : 0;
-        }
-    }
-}
-

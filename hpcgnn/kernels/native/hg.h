@@ -54,9 +54,6 @@ typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
 /* Columns of a block of codes, which share a step. */
 #define HG_CODED 256
 
-/* Levels of a row in 8 bits: the number of level l is l * step. scale: of the row. */
-typedef struct { double scale, step; } hg_levels;
-
 /* A vector path's kernels (table.h). */
 typedef struct hg_kernels hg_kernels;
 

@@ -22,10 +22,6 @@ enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIX
 /* How messages are reduced: summed, or [mean | largest | least | squared distances from the mean]. */
 enum { HG_REDUCE_SUM = 0, HG_REDUCE_MOMENTS = 1 };
 
-/* What is wrong with a block. */
-enum { HG_VALID = 0, HG_INDPTR_START = 1, HG_INDPTR_ORDER = 2, HG_INDPTR_END = 3, HG_ROW_RANGE = 4, HG_ROW_ORDER = 5,
-       HG_INDEX_RANGE = 6 };
-
 /* What the stored rows of a block are of its edges; either, where an edge and its reverse are one edge. */
 enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER = 2 };
 
@@ -55,11 +51,11 @@ typedef struct {
     int32_t accumulate;
 } hg_gather_args;
 
-/* A block, and the rows of the largest-of-neighbours functions. */
+/* A block, and the rows of the largest-of-neighbours function. */
 typedef struct {
-    const void *x;              /* sources, (num_sources, width), or for matching (num_sources, 2 * width): sums | values */
-    void *y;                    /* the largest so far, or the sums, (num_rows_of_y, width) */
-    void *count;                /* how many sources have it, or own values to match (only read), of y's shape */
+    const void *x;              /* sources, (num_sources, width) */
+    void *y;                    /* the largest so far, (num_rows_of_y, width) */
+    void *count;                /* how many sources have it, of y's shape */
     const int64_t *indptr;      /* as in hg_gather_args */
     const int32_t *indices;
     const int32_t *rows;
@@ -103,8 +99,6 @@ typedef struct {
     void *denominator;          /* forwards: (n, H) */
     void *ga_src;               /* backwards: (n, H) */
     void *ga_dst;               /* backwards: (columns, H), or as many rows as `returns` names */
-    const void *edge_term;      /* (edges, H) or NULL */
-    void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
     const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
@@ -128,8 +122,6 @@ typedef struct {
     int64_t denominator_stride;
     int64_t ga_src_stride;
     int64_t ga_dst_stride;
-    int64_t edge_term_stride;
-    int64_t g_edge_term_stride;
     int64_t edge_stride;
     int64_t weight_rows;
     int64_t weight_columns;
@@ -279,11 +271,6 @@ HG_EXPORT int hg_supports(int path);
 HG_EXPORT int hg_multiplies(void);
 HG_EXPORT int hg_should_multiply(void);
 
-/* check.c */
-HG_EXPORT int hg_check_block(int num_threads, const int64_t *indptr, int64_t num_stored, const int32_t *indices,
-                             int64_t num_indices, const int32_t *rows, int64_t num_rows, int64_t num_sources,
-                             int64_t *position);
-
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
 
@@ -292,12 +279,11 @@ HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout
 
 /* extreme.c */
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
-HG_EXPORT void hg_gather_matching(int path, int num_threads, const hg_extreme_args *a);
 
 /* narrow.c */
 HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
-                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
-                         const void *scale, const int64_t *ids, int64_t num, int64_t width);
+                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int64_t *ids,
+                         int64_t num, int64_t width);
 HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t out_stride, const void *narrow,
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width);
 

@@ -6,18 +6,18 @@
 #define HG_LEAST_STEP 1e-30f            /* of codes: a 2^24th of it is not 0 */
 #define HG_TINY 1.1754943508222875e-38
 
-/* What decides the levels of a row whose numbers lie between two, and its factor as it is sent. */
-static hg_levels levels_between(double least, double most, int type, float *factor)
+/* The step of the levels of a row whose numbers lie between two, and its factor as it is sent. */
+static double step_between(double least, double most, int type, float *factor)
 {
     const double magnitude = -least > most || most != most ? -least : most;
     *factor = (float)(type == HG_F32 ? (double)((float)magnitude / 127.0f) : magnitude / 127.0);
-    return (hg_levels){.step = *factor > HG_TINY ? *factor : HG_TINY};
+    return *factor > HG_TINY ? *factor : HG_TINY;
 }
 
-/* Row i of out and of factors from row index[i] of x (i, if index is NULL), times scale[index[i]], for ids[i]. */
+/* Row i of out and of factors from row i of x, for ids[i]. */
 HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,
-                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int32_t *index,
-                         const void *scale, const int64_t *ids, int64_t num, int64_t width)
+                         void *factors, int64_t factors_stride, const void *x, int64_t x_stride, const int64_t *ids,
+                         int64_t num, int64_t width)
 {
     const hg_kernels *table = hg_table(path);
     const hg_round_keys keys = hg_round_keys_of(key);
@@ -28,19 +28,16 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void
         num_threads = 1;
     #pragma omp parallel for schedule(static) num_threads(num_threads)
     for (int64_t i = 0; i < num; i++) {
-        const int64_t j = index ? index[i] : i;
-        const char *row = (const char *)x + j * x_stride * size;
+        const char *row = (const char *)x + i * x_stride * size;
         uint8_t *to = (uint8_t *)out + i * out_stride;
         uint32_t words[4 * (HG_GROUPS + 8)];
-        const double factor = !scale ? 1 : type == HG_F64 ? ((const double *)scale)[j] : ((const float *)scale)[j];
         double range[2];
-        table->of[type]->narrow.range(row, width, factor, range);
-        hg_levels rule = levels_between(range[0], range[1], type, (float *)factors + i * factors_stride);
-        rule.scale = factor;
+        table->of[type]->narrow.range(row, width, range);
+        const double step = step_between(range[0], range[1], type, (float *)factors + i * factors_stride);
         for (int64_t g = 0; g < groups; g += HG_GROUPS) {
             const int64_t count = hg_least(groups - g, HG_GROUPS), columns = hg_least(width - 4 * g, 4 * count);
             table->philox_row(&keys, ids[i], (uint32_t)g, count, words);
-            table->of[type]->narrow.levels(to + 4 * g, row + 4 * g * size, words, columns, &rule);
+            table->of[type]->narrow.levels(to + 4 * g, row + 4 * g * size, words, columns, step);
         }
     }
 }
@@ -77,7 +74,7 @@ HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void
             const int64_t first = b * HG_CODED, columns = hg_least(width - first, HG_CODED);
             const char *block = (const char *)x + (i * x_stride + first) * size;
             double range[2];
-            table->of[type]->narrow.range(block, columns, 1, range);
+            table->of[type]->narrow.range(block, columns, range);
             const double most = -range[0] > range[1] || range[1] != range[1] ? -range[0] : range[1];
             const float whole = (float)most / 126.0f, step = whole < HG_LEAST_STEP ? HG_LEAST_STEP : whole;
             steps[i * blocks + b] = step;

@@ -1,27 +1,25 @@
 /* Template: a row in 8 bits for each number, rounded at random, and back (hpcgnn/kernels/narrowing.py has the rule).
- *
- * Levels and rows are those of the reference to the bit. So a product is stored before it is added to: the compiler would
- * make one instruction of both, which rounds once.
- */
+ * Levels and rows are those of the reference to the bit. */
 
-/* The least and the largest of x * scale; both NaN if any of them is not finite. */
-static void HG_T(range_of_row)(const HG_E *x, int64_t width, HG_E scale, HG_E *least, HG_E *most)
+/* The least and the largest of x; both NaN if any of them is not finite. */
+static void HG_T(range_of)(const void *row, int64_t width, double range[2])
 {
+    const HG_E *x = (const HG_E *)row;
     HG_E low[HG_FULL], high[HG_FULL], wrong[HG_FULL];
     for (int l = 0; l < HG_FULL; l++) {
-        low[l] = high[l] = scale * x[0];
+        low[l] = high[l] = x[0];
         wrong[l] = 0;
     }
     int64_t c = 0;
     for (; c + HG_FULL <= width; c += HG_FULL)
         for (int l = 0; l < HG_FULL; l++) {
-            const HG_E value = scale * x[c + l];
+            const HG_E value = x[c + l];
             low[l] = value < low[l] ? value : low[l];
             high[l] = value > high[l] ? value : high[l];
             wrong[l] += value * 0;
         }
     for (; c < width; c++) {
-        const HG_E value = scale * x[c];
+        const HG_E value = x[c];
         low[0] = value < low[0] ? value : low[0];
         high[0] = value > high[0] ? value : high[0];
         wrong[0] += value * 0;
@@ -31,21 +29,17 @@ static void HG_T(range_of_row)(const HG_E *x, int64_t width, HG_E scale, HG_E *l
         high[0] = high[l] > high[0] ? high[l] : high[0];
         wrong[0] += wrong[l];
     }
-    *least = low[0] + wrong[0];
-    *most = high[0] + wrong[0];
+    range[0] = (double)(low[0] + wrong[0]);
+    range[1] = (double)(high[0] + wrong[0]);
 }
 
-/* levels[c] = floor(x[c] * scale / step + draw), from -127 to 127, as bytes. */
-static void HG_T(levels_of_row)(uint8_t *levels, const void *row, const uint32_t *words, int64_t num, const hg_levels *rule)
+/* levels[c] = floor(x[c] / step + draw), from -127 to 127, as bytes. */
+static void HG_T(levels_of_row)(uint8_t *levels, const void *row, const uint32_t *words, int64_t num, double size)
 {
-    const HG_E *x = (const HG_E *)row, scale = (HG_E)rule->scale, step = (HG_E)rule->step;
-    const HG_E first = -127, last = 127;
-    HG_E value[HG_LEVELS];
-    for (int64_t c = 0; c < num; c++)
-        value[c] = scale * x[c];
+    const HG_E *x = (const HG_E *)row, step = (HG_E)size, first = -127, last = 127;
     for (int64_t c = 0; c < num; c++) {
         const HG_E draw = (HG_E)(int32_t)(words[c] >> 8) * (HG_E)0x1p-24;
-        HG_E level = value[c] / step + draw;
+        HG_E level = x[c] / step + draw;
         level = level > first ? level : first;          /* NaN becomes the first level */
         level = level < last ? level : last;
         const int32_t whole = (int32_t)level;           /* towards zero; the compiler keeps calls of floor */
@@ -75,14 +69,6 @@ static void HG_T(decode_row)(void *row, const int8_t *codes, int64_t num, float 
         const float level = (float)(codes[c] - sign) + (float)sign * 0x1p-24f;
         out[c] = (HG_E)(level * step);
     }
-}
-
-static void HG_T(range_of)(const void *x, int64_t width, double scale, double range[2])
-{
-    HG_E least, most;
-    HG_T(range_of_row)((const HG_E *)x, width, (HG_E)scale, &least, &most);
-    range[0] = (double)least;
-    range[1] = (double)most;
 }
 
 /* out[c] = step * level of the column. */

@@ -84,10 +84,10 @@ typedef struct {
 
 /* Rows in few bits (narrow.h). */
 typedef struct {
-    /* The least and the largest number of a row times `scale`; NaN if any is not finite. */
-    void (*range)(const void *x, int64_t width, double scale, double range[2]);
+    /* The least and the largest number of a row; NaN if any is not finite. */
+    void (*range)(const void *x, int64_t width, double range[2]);
     /* The levels of num columns of a row, HG_LEVELS at most, by their random words. */
-    void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, const hg_levels *rule);
+    void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, double step);
     /* A whole row from its levels. */
     void (*widen)(void *out, const void *narrow, int64_t width, float step);
     /* The codes of num columns of a row, HG_CODED at most, by halves of random words, and back. */
@@ -112,7 +112,6 @@ typedef struct {
 typedef struct {
     /* Rows [first, last) of the block; see kernels/aggregation.py. */
     void (*largest)(const hg_extreme_args *a, int64_t first, int64_t last);
-    void (*matching)(const hg_extreme_args *a, int64_t first, int64_t last);
     hg_message_kernels messages;
     hg_attention_kernels attention;
     hg_between_kernels between;

@@ -40,7 +40,6 @@
 
 const hg_typed_kernels HG_ON_PATH(HG_T(hg)) = {
     .largest = HG_T(largest_rows),
-    .matching = HG_T(matching_rows),
     .messages = {HG_T(message_rows), HG_T(message_chunk), HG_T(message_merge), HG_T(message_task), HG_T(message_return)},
     .attention = {HG_T(forward_rows), HG_T(forward_chunk), HG_T(forward_merge), HG_T(backward_rows), HG_T(backward_chunk),
                   HG_T(backward_merge), HG_T(score_rows), HG_T(score_chunk), HG_T(score_merge), HG_T(score_return),

@@ -71,7 +71,6 @@ def test_what_has_no_effect_is_said_in_one_line(options, words):
 @pytest.mark.parametrize(
     "options, words",
     [
-        ("--aggregator max", "--aggregator max has no effect as it stands (for --model sage, got gcn)"),
         (
             "--patience 5 --eval-every 0",
             "--patience 5 has no effect as it stands (needs --eval-every of at least 1, got 0)",
@@ -159,7 +158,6 @@ def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     [
         ("--model gat", "gcn, sage, gin or sgc reads them"),
         ("--model gatv2", "ignored by --model gatv2"),
-        ("--model sage --aggregator max", "--aggregator mean reads them"),
         ("--model gcn", ""),
     ],
 )

@@ -13,6 +13,7 @@ from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.nn.registry import MODELS
+from hpcgnn.options import inputs
 from hpcgnn.plan import rules
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.rules import Selection, check_options
@@ -28,12 +29,11 @@ BREAKS = (
     {"schedule": "lazy", "model": "appnp"},
     {"schedule": "lazy", "jumping": "cat"},
     {"schedule": "lazy", "halo_dtype": "bf16"},
-    {"inductive": True, "features": "learned:4"},
+    {"inductive": True, "features": "own:4"},
     {"inductive": True, "features": "edges"},
     {"inductive": True, "schedule": "bns"},
-    {"schedule": "lazy", "features": "learned:4"},
-    {"features": "learned:4", "ema": 0.9},
-    {"features": "learned:4", "keep_input": "always"},
+    {"schedule": "lazy", "features": "own:4"},
+    {"features": "own:4", "keep_input": "always"},
     {"precision": "mixed", "model": "gat"},
     {"precision": "mixed", "jumping": "cat"},
     {"precision": "mixed", "schedule": "bns"},
@@ -43,7 +43,8 @@ BREAKS = (
 
 @pytest.fixture(autouse=True)
 def _collective(monkeypatch):
-    """A transport of collective calls alone."""
+    """A transport of collective calls alone, and columns that a plugin learns."""
+    monkeypatch.setattr(inputs, "LEARNED", ["own"])
     monkeypatch.setitem(TRANSPORTS, "collective", replace(TRANSPORTS["mpi"], traits=TransportTraits(pairwise=False)))
 
 
@@ -110,3 +111,9 @@ def test_no_other_file_compares_names():
                 found.append(f"{path.relative_to(root)}:{node.lineno}")
     # What other libraries compute otherwise is known by their names.
     assert not [each for each in found if not each.startswith("extras/pyg/weights.py")], "\n".join(found)
+
+
+@pytest.mark.parametrize("features", ["", "none+degree", "file+file", "degree:3", "file:2", "own", "own:0"])
+def test_features_that_there_are_not(features):
+    with pytest.raises(ConfigError, match="expected file, none, degree, edges, own:D with D from 1"):
+        check_options(configuration(features=features))

@@ -88,7 +88,6 @@ OTHERS = {
     "appnp": (UNDIRECTED, {"hops": 3}),
     "gat": (DIRECTED, {"heads": 2}),
     "transformer": (UNDIRECTED, {"heads": 2, "attention_dropout": 0.3}),
-    "sage": (DIRECTED, {"aggregator": "pool"}),
 }
 
 

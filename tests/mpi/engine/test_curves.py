@@ -70,7 +70,6 @@ WAYS = {
         PRUNED,
     ),
     "pruned, from the features": ("few train", {"model": "sage", "input_dropout": "raw", "hidden": 32}, PRUNED),
-    "pruned, max at the end": ("few train", {"model": "sage", "aggregator": "max"}, PRUNED),
     "pruned sgc": ("few train", {"model": "sgc", "keep_input": "always"}, PRUNED),
     "fewest rows": ("directed multi-label", SAGE, LEAST),
     "fewest rows, pruned": ("few train", SAGE, PRUNED | LEAST),

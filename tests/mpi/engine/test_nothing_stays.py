@@ -13,12 +13,10 @@ pytestmark = pytest.mark.ranks(2)
 
 FEW = 2  # what epochs are made of by then is all there
 OTHERS = {
-    "the maximum": {"model": "sage", "aggregator": "max"},
     "batch norm": {"model": "sage", "norm": "batch"},
     "jumping": {"model": "gcn", "jumping": "max", "residual": True, "norm": "layer"},
     "mixed": {"model": "gcn", "precision": "mixed"},
     "inductive": {"model": "gat", "inductive": True},
-    "learned features": {"model": "gcn", "features": "file+learned:3"},
     "raw": {"model": "sage", "input_dropout": "raw"},
     "bns": {"model": "gat", "schedule": "bns", "boundary_rate": 0.5},
     "lazy": {"model": "gat", "schedule": "lazy", "layer_epochs": "5,5"},

@@ -23,7 +23,6 @@ PAUSED = {
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
     "averages": {"model": "sage", "layers": 2, "ema": 0.7},
-    "learned features": {"features": "degree+learned:5", "layers": 2},
     "regression": {"model": "sage"},
 }
 

@@ -118,7 +118,6 @@ PRUNED, INDUCTIVE = {"prune": "auto", "layers": 3}, {"inductive": True, "layers"
 OPTIONS = {
     "gcn": {},
     "sage": {"model": "sage", "norm": "batch"},
-    "sage max": {"model": "sage", "aggregator": "max"},
     "gat": {**GAT, "attention_dropout": 0.3},
     "gin": {"model": "gin", "residual": True},
     "sgc": {"model": "sgc"},

@@ -133,7 +133,7 @@ def test_little_to_save_changes_nothing(comm, session_path):
     assert least_rows(local, comm) is local
 
 
-ROWS = [{"model": "gat"}, {"schedule": "bns"}, {"aggregator": "max", "model": "sage"}]
+ROWS = [{"model": "gat"}, {"schedule": "bns"}]
 
 
 @pytest.mark.parametrize("options", ROWS, ids=str)

@@ -79,7 +79,6 @@ WIDE = {
     "gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.5},
     "transformer": {"model": "transformer", "heads": 2},
     "appnp": {"model": "appnp", "dropout": 0.5},
-    "pool": {"model": "sage", "aggregator": "pool"},
 }
 LIKE_WIDE = ("gcn", "gcn, dropped", "sage", "sage, mixed", "sage, inductive")  # other products are torch's
 

@@ -53,7 +53,7 @@ class Script(torch.nn.Module):
         self.dropout, self.norm = dropout, norm
         if norm and kind != "edgeconv":
             for conv in self.convs[:-1]:
-                conv.drop_bias()
+                conv.get_submodule(conv.last_biases[0]).bias = None
 
     def forward(self, graph):
         x = graph.features

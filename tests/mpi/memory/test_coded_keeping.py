@@ -110,7 +110,6 @@ def test_taken_memory(comm, session_path):
 def test_refusals(comm, graph):
     for options in (
         {"model": "pna"},
-        {"model": "sage", "aggregator": "max"},
         {"model": "sage", "precision": "mixed"},
         {"model": "gcn", "jumping": "max"},
         {"model": "gcn", "schedule": "lazy"},

@@ -14,7 +14,7 @@ from hpcgnn.nn.gin import GINConv
 from hpcgnn.nn.linear import Linear, initialise
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
-from hpcgnn.nn.sage import SAGEConv, SAGEPoolConv
+from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
@@ -45,11 +45,6 @@ LAYERS = {
     "sage": (
         lambda: SAGEConv(IN, OUT),
         dict.fromkeys(("neighbour.weight", "own.weight", "own.bias"), kaiming(IN)),
-    ),
-    "sage, pool": (
-        lambda: SAGEPoolConv(IN, OUT),
-        {"neighbour.weight": kaiming(OUT)}
-        | dict.fromkeys(("own.weight", "pool.weight", "own.bias", "pool.bias"), kaiming(IN)),
     ),
     "gin": (
         lambda: GINConv(IN, OUT),

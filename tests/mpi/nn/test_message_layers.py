@@ -1,6 +1,5 @@
 """The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
 gradient.
-
 """
 
 from dataclasses import replace
@@ -20,7 +19,6 @@ from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
-from hpcgnn.nn.sage import SAGEMaxConv, SAGEPoolConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
@@ -28,7 +26,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import sent_both_ways
 from ..nodes import emulated
-from ..training import build_trainer, configure, generated
+from ..training import generated
 from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
@@ -40,8 +38,6 @@ LAYERS = {
     "gatv2 averaged": lambda: GATv2Conv(D_IN, WIDTH, HEADS, True, SPEC, 0),
     "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
     "transformer averaged": lambda: TransformerConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
-    "sage max": lambda: SAGEMaxConv(D_IN, WIDTH, torch.float64),
-    "sage pool": lambda: SAGEPoolConv(D_IN, WIDTH, torch.float64),
     "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
     "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
     "rgcn looped": lambda: RGCNConv(D_IN, WIDTH, RELATIONS + 1, 2, torch.float64),
@@ -99,9 +95,6 @@ def right(name, p, x, edges):
         return formulas.transformer(p, x, src, dst, HEADS, average=average)
     if kind == "pna":
         return formulas.pna(p, x, src, dst)
-    if kind == "sage":
-        z = torch.relu(formulas.affine(p, "pool", x)) if "pool" in name else x
-        return formulas.largest(z[src], dst, NODES) @ p["neighbour.weight"] + formulas.affine(p, "own", x)
     if kind == "rgat":
         y = formulas.affine(p, "own", x)
         matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
@@ -139,13 +132,6 @@ def test_layer(comm, files, node, file, name):
             if in_place:
                 local = within_node(local, NodeRows(node), comm, returns=True)
         expected.check(comm, local, rows)
-
-
-def test_added_loops_are_a_relation_of_their_own(comm, files):
-    """They once had the type R where there were R coefficients, and every rank ended with an IndexError."""
-    options = {"model": "rgcn", "self_loops": "add", "layers": 2}
-    model = build_trainer(comm, configure(files["undirected"], **options), "metis").model
-    assert model.spec.loop_relation and all(len(conv.coefficients) == RELATIONS + 1 for conv in model.convs)
 
 
 def test_the_formula_of_rgat_is_that_of_pyg(files):

@@ -19,7 +19,7 @@ SHAPES = [
     AttentionShape(4, 3),
     AttentionShape(1, 5),
     AttentionShape(3, 2, average=True),
-    AttentionShape(5, 1, slope=0.0),
+    AttentionShape(4, 1, slope=0.0),
 ]
 KEY, P = oracle.stream_key(3, 1, 4), 0.4
 

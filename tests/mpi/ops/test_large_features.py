@@ -8,18 +8,16 @@ weights.
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch.nn.functional import elu
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import TrainingError
-from hpcgnn.kernels import library
 from hpcgnn.ops.reducers import Softmax
 
 from ..nn import formulas
-from ..training import build_trainer, configure, curve, make_graphs
+from ..training import build_trainer, configure, make_graphs
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -137,20 +135,6 @@ def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, graph):
     text = str(caught.value)
     assert "the gradient is not finite in epoch 1" in text and "expected a finite gradient" in text
     assert "every layer's output and the loss are finite, the gradient of convs.1.bias is not;" in text
-
-
-@pytest.mark.parametrize("heads", [1, 2, 4])
-def test_a_slope_of_zero_trains_as_with_the_reference(comm, graph, heads, monkeypatch):
-    """LeakyReLU is then ReLU; in one head, or in a power of two, what stands behind a row's edges must not become
-    NaN.
-    """
-    monkeypatch.setattr("hpcgnn.nn.entry.SLOPE", 0.0)
-    config = configure(graph, model="gat", hidden=8, heads=heads, attention_dropout=0.3)
-    found = curve(comm, config, "metis", None, 4)
-    monkeypatch.setattr(library.state, "loaded", library.Loaded(None, reason="a test"))
-    expected = curve(comm, config, "metis", None, 4)
-    assert np.isfinite(found).all()
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("width", [1, 5, 8, 40])

@@ -11,16 +11,15 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from mpi.runs import check_same, evaluated, log_of, summary, train_into
+from mpi.serial import serial_curve
+from mpi.small import written
+from mpi.training import CHOICES, build_trainer, configure, generated
 
 from hpcgnn.config import make_config
-from hpcgnn.engine.checkpoint import Checkpoint, checkpoint_path, checkpoints, learned_path
+from hpcgnn.engine.checkpoint import Checkpoint, checkpoint_path, checkpoints
 from hpcgnn.errors import CheckpointError, ConfigError
-from hpcgnn.plugins.learned_features import LearnedFeatures
-
-from ..runs import evaluated, log_of, train_into
-from ..serial import serial_curve
-from ..small import written
-from ..training import CHOICES, build_trainer, configure, generated
+from hpcgnn.extras.recipes.learned_features import LearnedFeatures, learned_path
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -131,6 +130,18 @@ def test_a_resumed_run_on_another_map_is_the_run_that_was_not_stopped(comm, plan
         )
 
 
+def test_a_pause_changes_no_bit_and_the_end_reports_the_best_epoch(comm, graph, shared_path):
+    options = {"features": "file+learned:4", "hidden": 8, "lr": 1.0, "checkpoint_every": 4}
+    for name, stops in (("whole", [12]), ("run", [6, 12])):
+        for epochs in stops:
+            train_into(comm, graph, shared_path / name, epochs=epochs, resume=epochs > stops[0], **options)
+    check_same(shared_path / "run", shared_path / "whole")
+    of_all, found = summary(shared_path / "run"), evaluated(comm, shared_path / "run")
+    assert of_all["best_epoch"] < 12 and of_all["metrics"]["val"]["accuracy"] == of_all["best_val"]
+    assert of_all["metrics"] == found["metrics"]
+    assert of_all["learned_features"] == 4 * 300
+
+
 def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     run(comm, planted[0], shared_path / "run", epochs=4, checkpoint_every=2)
     if comm.rank == 0:
@@ -158,11 +169,8 @@ def test_what_is_ignored_is_said_once(comm, planted, shared_path):
 @pytest.mark.parametrize(
     "options, text",
     [
-        *[
-            ({"features": each}, "expected file, none, degree, edges, learned:D")
-            for each in ("", "learned", "learned:0")
-        ],
-        *[({"features": each}, "expected file, none") for each in ("none+degree", "file+file", "degree:3", "file:2")],
+        *[({"features": each}, "edges, learned:D with D from 1 to 65536") for each in ("learned", "learned:0")],
+        ({"features": "degree+learned:4", "ema": 0.9}, "not the learned features of --features degree"),
     ],
 )
 def test_features_that_there_are_not(options, text):

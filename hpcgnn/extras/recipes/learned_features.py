@@ -8,22 +8,30 @@ nor on the map.
 A checkpoint keeps them in a file of their own, in the order of the original ids. Any number of ranks can read it.
 """
 
+import contextlib
 import math
+import os
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import h5py
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm.communicator import Communicator
-from hpcgnn.engine.checkpoint import Checkpoint, Tensors, learned_path
+from hpcgnn.comm.session import Session
+from hpcgnn.config import Config
+from hpcgnn.engine.checkpoint import Checkpoint, Tensors, folder_beside, reading, within
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.engine.optim import Optimizer, make_optimizer
 from hpcgnn.errors import CheckpointError, TrainingError
+from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Purpose
+from hpcgnn.options.inputs import inputs_of
+from hpcgnn.plan.rules import Selection
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -33,10 +41,40 @@ ROWS, BEST = "rows", "best"
 _TILE = 1 << 14
 
 
-def check_transport(spec: ModelSpec, comm: Communicator) -> None:
-    """Raise ConfigError, on all ranks, where checkpoints of learned features cannot be written."""
-    if spec.learned:
-        comm.check_pairwise(f"--features {spec.inputs}: learned features are gathered for a checkpoint")
+def learned_path(run_dir: str | Path, epoch: int) -> Path:
+    """Where the learned features of the checkpoint after `epoch` epochs lie."""
+    return folder_beside(run_dir, epoch) / "learned-features.h5"
+
+
+@contextlib.contextmanager
+def _opened_rows(checkpoint: Checkpoint) -> Iterator[h5py.File]:
+    path = learned_path(checkpoint.path.parents[1], checkpoint.epoch)
+    with reading(f"learned features {path}", "they are missing or damaged"), opened(path) as file:
+        yield file
+
+
+def _rows_kept(checkpoint: Checkpoint) -> tuple[list[str], float | None]:
+    """The names of the arrays in the file of rows, and the optimizer's step or None. Raises CheckpointError."""
+    with _opened_rows(checkpoint) as file:
+        return list(file), read_attributes(file).get("step")
+
+
+def _rows(checkpoint: Checkpoint, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
+    """Some rows of an array of this shape in the file of rows. Raises CheckpointError."""
+    with _opened_rows(checkpoint) as file:
+        dataset = within(file, file, name)
+        check_dataset(file.filename, os.path.getsize(file.filename), name, dataset)
+        if dataset.shape != shape:
+            raise CheckpointError(
+                f"{file.filename}: {name} has shape {dataset.shape}, expected {shape}; it belongs to another run"
+            )
+        return torch.from_numpy(dataset[start:stop])
+
+
+def check_rows(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError unless the file of rows is there, if the checkpoint's run has one."""
+    if "learned" in checkpoint.identity.get("inputs", ""):
+        _rows_kept(checkpoint)
 
 
 class LearnedFeatures(Plugin):
@@ -107,6 +145,9 @@ class LearnedFeatures(Plugin):
         with torch.no_grad():
             self.rows.copy_(rows)
 
+    def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        return {"learned_features": self._trainer.graph.num_nodes * self.rows.shape[1]}
+
     def state(self, run_dir: str | Path, epoch: int) -> dict[str, Tensors]:
         """Write the rows to a file of their own; no tensors are for the checkpoint. Collective.
 
@@ -139,14 +180,14 @@ class LearnedFeatures(Plugin):
         graph, comm = self._trainer.graph, self._trainer.comm
         shape = graph.num_nodes, self.rows.shape[1]
         with comm.together("reading the learned features"):
-            names, step = checkpoint.rows_kept()
+            names, step = _rows_kept(checkpoint)
             if (BEST if best_only else ROWS) not in names:
                 raise CheckpointError(
                     f"the learned features of {checkpoint.path} lack its rows; their file is truncated or corrupted"
                 )
 
         def rows_of(name: str) -> torch.Tensor:
-            return read_in_original_order(partial(checkpoint.rows, name, shape), graph.ids, graph.num_nodes, comm)
+            return read_in_original_order(partial(_rows, checkpoint, name, shape), graph.ids, graph.num_nodes, comm)
 
         self.replace(rows_of(BEST if best_only else ROWS))
         if best_only:
@@ -163,3 +204,20 @@ def make(trainer: "Trainer", learns: bool) -> LearnedFeatures | None:
     """The plugin of a Trainer, if it has `--features learned:D`."""
     width = trainer.plan.spec.learned
     return LearnedFeatures(trainer, trainer.local.original_id, width) if width else None
+
+
+def check_transport(config: Config, session: Session, buffers: HaloBuffers) -> None:
+    """Raise ConfigError where checkpoints of learned features cannot be written. No plugin of a job."""
+    if inputs_of(config.task.features).learned:
+        what = f"--features {config.task.features}: learned features are gathered for a checkpoint"
+        session.comm.check_pairwise(what)
+
+
+def rule(of: Selection) -> Iterator[str]:
+    """Rows have no average."""
+    options = of.config
+    if options.optim.ema > 0 and inputs_of(options.task.features).learned:
+        yield (
+            f"--ema {options.optim.ema:g} averages the parameters of a model, and not the learned features of "
+            f"--features {options.task.features}; leave one of them out"
+        )
