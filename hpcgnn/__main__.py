@@ -20,7 +20,7 @@ from hpcgnn.cli.commands import COMMANDS, Commands
 from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
-from hpcgnn.cli.weights import add_export, add_import_weights
+from hpcgnn.cli.weights import add_export
 from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.plan.choices import registry_choices
@@ -75,7 +75,7 @@ def build_parser(choices: Choices | None) -> Parser:
     else:
         add_train(commands, choices)
         add_report(commands)
-        own = (add_evaluate, add_predict, add_export, add_import_weights, add_estimates)
+        own = (add_evaluate, add_predict, add_export, add_estimates)
         for add in (*own, *COMMANDS.values(), add_doctor):
             add(commands, choices)
     for command in commands.choices.values():

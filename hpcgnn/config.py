@@ -89,7 +89,7 @@ class Config:
 def make_config(values: Mapping[str, Any], choices: Choices, origin: str = "the command line") -> Config:
     """A checked Config from flat values {key: value}; missing keys take their defaults.
 
-    choices: those of `registry_choices` (plan/choices.py). Raises ConfigError.
+    choices: the result of `registry_choices` (plan/choices.py). Raises ConfigError.
     """
     parts: dict[str, Any] = {}
     for section, kind in SECTIONS.items():

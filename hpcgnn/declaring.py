@@ -14,7 +14,7 @@ YEAR = 365 * 86400.0
 
 @dataclass(frozen=True)
 class Need:
-    """Values of another option. words: what messages call them; holds: whether a value is one of them."""
+    """Values of another option. words: their name in messages; holds: whether a value is one of them."""
 
     words: str
     holds: Callable[[Any], bool]

@@ -1,4 +1,4 @@
-"""Options without effect beside the other choices: one line of warning, or a refusal.
+"""Options without effect under the other choices: one line of warning, or a refusal.
 
 An option's declaration has its needs (declaring.py). A model's entry lists the options that the model uses
 (nn/registry.py). An option on the command line always counts as given. An option in a file counts only where its

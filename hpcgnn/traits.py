@@ -26,7 +26,7 @@ class LayerTraits:
     """Needs and abilities of a layer. The defaults are for a layer about which nothing is known.
 
     Attributes:
-        self_loops: 'add' or 'keep', what `--self-loops auto` does.
+        self_loops: 'add' or 'keep', the meaning of `--self-loops auto`.
         neighbours: how rows of neighbours enter the layer.
         edges: what the layer reads of edges besides their ends: their 'weights', 'types', 'features' if there are any,
             or 'all' that they carry.

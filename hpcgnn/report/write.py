@@ -14,7 +14,7 @@ import pandas as pd
 
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
-from hpcgnn.output_files import check_outputs, run_of
+from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.read import MARKS
@@ -59,7 +59,7 @@ def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path,
     Raises:
         ConfigError: the folder has files that are not a report's, or cannot be written.
     """
-    _check_folder(out, force)
+    _check_folder(out, study, force)
     texts = {"study": study_table(study), "runs": runs_table(study)}
     figures, files = draw_figures(study), dict[str, str | bytes]()
     for name, numbers in (("study", study.points), ("runs", study.table)):
@@ -123,15 +123,16 @@ def _provenance(study: "Study") -> list[str]:
     return ["<h2>Provenance</h2>", f"<pre>{html.escape(chr(10).join(lines))}</pre>"]
 
 
-def _check_folder(out: Path, force: bool) -> None:
+def _check_folder(out: Path, study: "Study", force: bool) -> None:
     """Raise ConfigError unless a report may be written to a folder: others than a report's files stay without force."""
     if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / TEXT) is not None:
         raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} exists and is no directory; choose another name")
+    read = [path for run in study.runs for path in files_of_run(run.path)]
     for name in sorted(FILES):
         if (out / name).exists():
-            check_outputs({"--out": out / name}, [], force or _is_report(out))
+            check_outputs({"--out": out / name}, read, force or _is_report(out))
 
 
 def _is_report(out: Path) -> bool:

@@ -28,7 +28,7 @@ FLOORS = [
     ["plugins"],
     ["app"],
     ["doctor", "estimate", "interface"],
-    ["cli", "testing"],
+    ["cli"],
     ["__main__"],
 ]
 # The same of partition_tools; a folder of `readers/` is a room of its own.

@@ -1,7 +1,10 @@
-"""The libraries whose layers have equals here."""
+"""Registers the libraries whose layers have equals here, and the command that reads their weights."""
 
-from hpcgnn.app.weights import LIBRARIES
-from hpcgnn.extras.pyg.weights import DGL, PYG, ForeignLayers
+from hpcgnn.app import weights
+from hpcgnn.cli.commands import COMMANDS
+from hpcgnn.extras.pyg.importing import add_import_weights
+from hpcgnn.extras.pyg.weights import LIBRARIES
 
-LIBRARIES.register("pyg", ForeignLayers("PyG", PYG))
-LIBRARIES.register("dgl", ForeignLayers("DGL", DGL))
+for name, library in LIBRARIES.items():
+    weights.LIBRARIES.register(name, library)
+COMMANDS.register("import-weights", add_import_weights)
