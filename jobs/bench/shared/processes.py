@@ -39,9 +39,9 @@ def run(command, log, limit_seconds, environment):
 
 
 def _end_group(process):
-    """End a process and all that it has started, ranks of a launcher included, which are in sessions of their own; and
-    wait until they are gone, so that the next measurement runs alone.
+    """End a process and all that it has started, and wait until they are gone.
 
+    Ranks of a launcher are in sessions of their own. The next measurement must run alone.
     A killed process lives until it is next scheduled. One that nobody collects stays listed, but holds nothing.
     """
     started = descendants(process.pid)
