@@ -55,6 +55,7 @@ MAY_IMPORT = {
         "graphfile/narrow.py",
         "graphfile/storage.py",
         "engine/checkpoint.py",
+        "extras/recipes/learned_features.py",
     },
     "ctypes": {
         "kernels/interface.py",

@@ -5,8 +5,6 @@ Peers are not installed here: that needs a network.
 """
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -84,16 +82,6 @@ TWO_ROUNDS = (
     sample("hpcgnn 1×2", 1, [9.0, 6.0, 6.0, 6.0], growth=100e6),
     sample("dgl", 1, [9.0, 4.0, 5.0, 3.0], growth=500e6),
 )
-
-
-def test_ratios_are_taken_within_a_round_and_without_the_discarded_epochs():
-    from comparison.results import by_round, ratios
-
-    ours, theirs = (by_round(document(*TWO_ROUNDS), "sage", case, "seconds") for case in ("hpcgnn 1×2", "dgl"))
-    assert ours == {0: 1.0, 1: 6.0} and theirs == {0: 2.0, 1: 4.0}
-    assert ratios(ours, theirs) == {"min": 0.5, "median": 1.0, "max": 1.5}
-    assert ratios(ours, {1: 4.0}) == {"min": 1.5, "median": 1.5, "max": 1.5}, "only rounds that have both"
-    assert ratios(ours, {}) is None
 
 
 def test_table_has_spreads_and_names_what_was_not_measured():
@@ -268,33 +256,3 @@ def test_bare_torch_computes_the_same_aggregate(graph, model):
     gradient = torch.randn(2000, 3)
     y.backward(gradient)
     torch.testing.assert_close(x.grad.double(), torch.from_numpy(dense.T) @ gradient.double(), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("when", ["start", "end"])
-def test_a_signal_leaves_no_measurement_behind_at_whatever_moment(tmp_path, monkeypatch, when):
-    """Between the start of a process and its name in a variable, and half way through the ending."""
-    from shared import processes
-
-    started = []
-
-    class Started(subprocess.Popen):
-        def __init__(self, *arguments, **more):
-            super().__init__(*arguments, **more)
-            started.append(self)
-            if when == "start":
-                signal.raise_signal(signal.SIGTERM)
-
-    def ended(ancestor, descendants=processes.descendants):
-        if when == "end":
-            signal.raise_signal(signal.SIGTERM)
-        return descendants(ancestor)
-
-    monkeypatch.setattr(processes.subprocess, "Popen", Started)
-    monkeypatch.setattr(processes, "descendants", ended)
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
-        with pytest.raises(SystemExit):
-            processes.run(["sleep", "60"], tmp_path / "log", 0.2, dict(os.environ))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert len(started) == 1 and started[0].poll() == -signal.SIGKILL

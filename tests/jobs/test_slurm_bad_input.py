@@ -12,7 +12,7 @@ CASES = {
     "no such partition": (TRAIN + ' --sbatch "--partition=none" --graph {graph} --run-dir r', "nvalid partition"),
     "more nodes than there are": (TRAIN + ' --sbatch "--nodes=9" --graph {graph} --run-dir r', "not available"),
     "zero tasks": (TRAIN + ' --sbatch "--ntasks=0" --graph {graph} --run-dir r', '"0" for --ntasks'),
-    "no map": (TRAIN + ' --sbatch "--nodes=2 --ntasks=3" --graph {graph} --run-dir r', "--ranks 3"),
+    "no map": (TRAIN + ' --sbatch "--nodes=2 --ntasks=3" --graph {graph} --run-dir r -- --partition auto', "--ranks 3"),
     "a typing error": (TRAIN + " --graph {graph} --run-dir r -- --hiden 8", "expected --hidden"),
     "full file system": (TRAIN + " --graph {graph} --run-dir {full}/r", "No space left"),
     "an option without a value": (TRAIN + " --graph", "--graph needs a value"),

@@ -56,15 +56,6 @@ def test_deal_is_random_and_balanced():
     assert imbalance(np.bincount(parts[0], sizes)) < 1.02
 
 
-def test_errors():
-    sizes, graph = ring(8)
-    for function in (lambda p: map_clusters(sizes, graph, p), lambda p: deal_clusters(sizes, p)):
-        with pytest.raises(GraphError, match="9 ranks are more than the 8 clusters"):
-            function(9)
-        with pytest.raises(GraphError, match="at least 1"):
-            function(0)
-
-
 def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):

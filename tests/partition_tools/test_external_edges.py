@@ -134,20 +134,6 @@ def test_an_end_outside_the_nodes_is_named_by_its_place_in_the_input(tmp_path):
         sorted_edges(Scratch(tmp_path / "work", 1 << 20), 5, src, dst, None, None)
 
 
-@pytest.mark.parametrize("values", [[], [4], [4] * 50, list(range(50)), [*range(20), *[3] * 40]])
-def test_ranges_share_no_key_and_miss_none(tmp_path, values):
-    random = np.random.default_rng(0)
-    keys = random.permutation(np.array(values, np.int64))
-    runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs")
-    runs.form(lambda index: Records(keys[index * 7 : index * 7 + 7].copy()), -(-len(keys) // 7))
-    ranges = list(runs.merged(lambda records: records.key))
-    assert np.array_equal(np.concatenate([np.zeros(0, np.int64), *ranges]), np.sort(keys))
-    for before, after in zip(ranges, ranges[1:]):
-        assert before[-1] < after[0]
-    if len(set(values)) == 50:
-        assert max(map(len, ranges)) <= 14, "ranges are about as long as asked for"
-
-
 def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keys = np.random.default_rng(0).permutation(3000)

@@ -1,6 +1,5 @@
 """Measurements are fresh processes with a limit on their time, and the last line of a failed one is its reason."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -23,49 +22,26 @@ def clean_environment(threads, **more):
 
 def run(command, log, limit_seconds, environment):
     """Run a command to its end with its output in the file `log`. Raises Failed; leaves no process behind."""
-    process = None
     with open(log, "w") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+        )
         try:
-            with _signals_deferred():
-                process = subprocess.Popen(
-                    command, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-                )
             code = process.wait(limit_seconds)
         except subprocess.TimeoutExpired as error:
             raise Failed(f"took longer than {limit_seconds:g} s (--timeout)") from error
         finally:
-            if process is not None:
-                with _signals_deferred():
-                    _end_group(process)
+            _end_group(process)
     if code:
         with open(log, errors="replace") as output:
             text = output.read()
         raise Failed(f"exit code {code}: {last_words(text)}")
 
 
-@contextlib.contextmanager
-def _signals_deferred():
-    """Signals that end this program take effect afterwards. Between its start and its name in a variable a process
-    would be left behind, and likewise half way through the ending of several.
-    """
-    noted = []
-    before = {
-        number: signal.signal(number, lambda which, _: noted.append(which))
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in noted:
-            signal.raise_signal(number)
-
-
 def _end_group(process):
-    """End a process and all that it has started, ranks of a launcher included, which are in sessions of their own; and
-    wait until they are gone, so that the next measurement runs alone.
+    """End a process and all that it has started, and wait until they are gone.
 
+    Ranks of a launcher are in sessions of their own. The next measurement must run alone.
     A killed process lives until it is next scheduled. One that nobody collects stays listed, but holds nothing.
     """
     started = descendants(process.pid)

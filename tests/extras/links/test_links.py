@@ -17,7 +17,6 @@ from mpi.small import edges_and_features, written
 from mpi.training import build_trainer, configure, generated
 
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.plan import gather_halo
 from partition_tools.interface.arrays import save_graph
 
 pytestmark = pytest.mark.ranks(2, 3)
@@ -47,43 +46,6 @@ def drawn_splits(graph):
     """{split: {"edge": the edges that are held out}}, as `given.held` has them."""
     sides, ends = oracle_sides(graph), np.stack([graph.src, graph.dst], 1)
     return {split: {"edge": ends[sides == side]} for side, split in ((1, "val"), (2, "test"))}
-
-
-def edges_here(trainer, adjacency, comm):
-    """[(original id of the own end, of the other)] of the edges of a rank."""
-    ids, found = trainer.local.original_id, []
-    others = gather_halo(adjacency.plan, ids, comm)
-    for block in (adjacency.own, *adjacency.halo):
-        rows = torch.arange(len(ids)) if block.rows is None else block.rows.long()
-        columns = ids if block.first_column is None else others[block.first_column :]
-        ends = torch.repeat_interleave(ids[rows], torch.diff(block.indptr)), columns[block.indices.long()]
-        found += list(zip(*(end.tolist() for end in ends)))
-    return found
-
-
-@pytest.mark.parametrize("map_name", MAPS)
-@pytest.mark.parametrize("name", ["random undirected", "random directed weighted"])
-def test_held_out_edges_are_nowhere_else(comm, odd, name, map_name):
-    """Messages, degrees and gradients have the training edges and no others, whole pairs of nodes at a time."""
-    graph, _, path = odd[name]
-    sides = oracle_sides(graph)
-    trainer = build_trainer(comm, configure(path, model="sage", task="links", link_split=SHARES), map_name, 7)
-    local = trainer.local
-    for adjacency, side, ends in (
-        (local.inward, 0, (graph.dst, graph.src)),
-        (local.outward, 0, (graph.src, graph.dst)),
-        (local.task_edges["val"], 1, (graph.dst, graph.src)),
-        (local.task_edges["test"], 2, (graph.dst, graph.src)),
-    ):
-        mine = edges_here(trainer, adjacency, comm)
-        everyone = [edge for part in comm.allgather_object(mine) for edge in part]
-        assert Counter(everyone) == Counter(zip(*(end[sides == side].tolist() for end in ends)))
-    weight = np.ones(len(graph.src)) if graph.weight is None else graph.weight
-    expected = np.bincount(graph.dst[sides == 0], weight[sides == 0], minlength=graph.num_nodes)
-    np.testing.assert_allclose(local.inward.degree, expected[local.original_id.numpy()], rtol=1e-6)
-    assert len(set(sides)) == 3
-    held = {frozenset(pair) for pair in zip(graph.src[sides > 0], graph.dst[sides > 0])}
-    assert not held & {frozenset(pair) for pair in zip(graph.src[sides == 0], graph.dst[sides == 0])}
 
 
 def drawn_nodes(key, count, n):

@@ -11,7 +11,7 @@ from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload import keeping
 from hpcgnn.extras.offload.activations import Within, hold_within, needs
-from hpcgnn.extras.offload.limits import Limit, portion
+from hpcgnn.extras.offload.limits import Limit
 from hpcgnn.extras.offload.options import READ, WRITTEN
 from hpcgnn.extras.offload.policy import WithinLimit
 from hpcgnn.memory import arena
@@ -78,25 +78,6 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]
-
-
-def test_nodes_are_divided_each_by_itself(comm):
-    """Rank r cannot do without 100 (r + 1) bytes; two ranks are on a node, which has 1000 (or the last one 900)."""
-    rank, node = comm.rank, comm.rank // 2
-    limit = Limit(900 if rank == comm.size - 1 else 1000, node, 2, "")
-    found = portion(limit, comm, 100 * (rank + 1), 500)
-    near = [each for each in (2 * node, 2 * node + 1) if each < comm.size]
-    needs = sum(100 * (each + 1) for each in near)
-    total = 900 if comm.size - 1 in near else 1000
-    assert found.fits and not found.refused
-    assert found.nbytes == 100 * (rank + 1) + min(500, (total - needs) // len(near)) + max(
-        0, (total - needs - 500 * len(near)) // len(near)
-    )
-    short = portion(Limit(250, node, 2, ""), comm, 100 * (rank + 1))
-    assert short.fits == (comm.size == 1) and short.refused == (needs > 250 and rank == near[-1])
-    assert short.most_least == max(
-        sum(100 * (each + 1) for each in (first, first + 1) if each < comm.size) for first in range(0, comm.size, 2)
-    )
 
 
 def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_large, monkeypatch):

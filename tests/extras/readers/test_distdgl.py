@@ -118,8 +118,8 @@ def test_names_of_graphstorm(folder):
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_old_books_and_names_of_sar(folder, ends):
-    """Maps without types, of pairs or of ends. SAR's scripts name node data `features` and `labels`."""
+def test_old_books(folder, ends):
+    """Maps without types, of pairs or of ends."""
     import_graph(folder / "one", folder / "expected.h5")
     book = folder / "one" / "one.json"
     told = json.loads(book.read_text())
@@ -127,13 +127,6 @@ def test_old_books_and_names_of_sar(folder, ends):
         ((kind, ranges),) = told[name].items()
         told[name] = {kind: [last for _, last in ranges]} if ends else ranges
     book.write_text(json.dumps(told))
-    for part in (folder / "one").glob("part*/node_feat.dgl"):
-        renamed = part.read_bytes()
-        for old, new in ((b"_N/feat", b"_N/features"), (b"_N/label", b"_N/labels")):
-            length = len(old).to_bytes(8, "little")
-            assert renamed.count(length + old) == 1
-            renamed = renamed.replace(length + old, len(new).to_bytes(8, "little") + new)
-        part.write_bytes(renamed)
     import_graph(folder / "one", folder / "graph.h5")
     with GraphFile(folder / "expected.h5") as expected, GraphFile(folder / "graph.h5") as file:
         for name in (*STRUCTURE, "nodes/features", "nodes/labels", "nodes/split", "clusters/offsets"):

@@ -2,10 +2,9 @@
 
 import graphs
 import numpy as np
-import oracle
 import pytest
 import torch
-from asking import aggregate, attend
+from asking import attend
 from mpi.engine import test_curves, test_not_finite, test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.estimate.test_estimated import check_case
@@ -57,36 +56,6 @@ class Delayed:
     def __call__(self, value):
         self.seen.append(value)
         return self.seen[used_in(len(self.seen) - 1, self.delay)]
-
-
-@pytest.mark.parametrize("delay", [1, 2])
-@pytest.mark.parametrize("name", ["star", "no edges", "random directed weighted"])
-def test_aggregation(comm, session_path, name, delay):
-    graph, where, file = stored(comm, session_path, name)
-    matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "sym")
-    for map_name, rows in (("dealt", 1000), ("one empty", 2)):
-        local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows), where.owner(map_name)
-        near = matrix * (owner[:, None] == owner[None, :])
-        far = matrix - near
-        policy = make_policy(comm, local, delay)
-        ahead, home = Delayed(delay), Delayed(delay)
-        for epoch in range(EPOCHS):
-            x, gy = np.random.default_rng(epoch).standard_normal((2, graph.num_nodes, 3))
-            policy.begin_epoch(epoch)
-            y, gradient, traffic = both_ways(comm, local, lambda rows: aggregate(policy, rows, "sym"), x, gy)
-            check_rows(comm, local, y, near @ x + far @ ahead(x))
-            check_rows(comm, local, gradient, near.T @ gy + home(far.T @ gy))
-            plan = local.inward.plan
-            for kind, sent, peers in (
-                ("halo_forward", plan.num_boundary, np.count_nonzero(plan.send_counts)),
-                ("halo_backward", plan.num_halo, np.count_nonzero(plan.receive_counts)),
-            ):
-                entry = traffic.get(kind)
-                assert ((entry.messages, entry.bytes_sent) if entry else (0, 0)) == (peers, 24 * sent)
-            letters = min(epoch + 1, delay + 1) + 1  # and the sent one
-            kept = sum(box.kept_bytes for _, box in policy._boxes())
-            assert kept == 24 * (plan.num_halo + plan.num_boundary) * letters
-        policy.state()
 
 
 @pytest.mark.parametrize("shape", [AttentionShape(3, 4), AttentionShape(2, 3, average=True)], ids=str)
