@@ -144,9 +144,8 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
     assert of_all["best_val"] == best(record["val"] for record in found)
     assert found[of_all["best_epoch"] - 1]["val"] == of_all["best_val"]
     assert len(found) == min(80, of_all["best_epoch"] + 12), "patience counts from the best epoch"
-    measured = evaluated(comm, run_dir, metric="rmse")
     for ending in ("h5", "csv"):
-        predicted(comm, run_dir, shared_path / f"p.{ending}", "best")
+        measured = evaluated(comm, run_dir, "best", shared_path / f"p.{ending}", metric="rmse")
     wanted, split, table, array = originals(planted, shared_path)
     np.testing.assert_array_equal(table, array)  # a text reads back as the number that it was
     for name, number in {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}.items():
@@ -154,6 +153,24 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
         assert measured[name] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-12)
     deviation = wanted[split == graphs.TEST].std()
     assert 20 < array.mean() < 80 and measured["test"] < 0.9 * deviation, "it has learned, in the file's units"
+
+
+def test_another_graph_without_labels(comm, planted, shared_path):
+    """The same graph without its targets: predictions are the same numbers, in the units that the run has."""
+    run_dir, bare, (ends, features) = shared_path / "run", shared_path / "bare.h5", edges_and_features(planted)
+    train_into(comm, planted, run_dir, model="gcn", layers=2, epochs=3, target_scale="standard")
+    if comm.rank == 0:
+        save_graph(bare, ends, features, ranks=[1, 2, 3, 4])
+    comm.barrier()
+    predicted(comm, run_dir, shared_path / "own.h5p.h5", logits=True)
+    predicted(comm, run_dir, shared_path / "bare.h5p.h5", graph=bare, logits=True)
+    with h5py.File(shared_path / "own.h5p.h5") as own, h5py.File(shared_path / "bare.h5p.h5") as other:
+        assert other["prediction"].dtype == np.float64 and other["prediction"].shape == (600, 2)
+        np.testing.assert_allclose(other["prediction"][:], own["prediction"][:], rtol=1e-5)
+        assert 20 < own["prediction"][:].mean() < 80 and abs(own["logit"][:].mean()) < 5
+    with pytest.raises(ConfigError, match="predicts real numbers per node and no probabilities") as caught:
+        predicted(comm, run_dir, shared_path / "no.h5", probabilities=True)
+    assert caught.value.everywhere and not (shared_path / "no.h5").exists()
 
 
 def test_one_target_is_a_vector(comm, planted, shared_path):
@@ -173,9 +190,6 @@ def test_one_target_is_a_vector(comm, planted, shared_path):
             rows = list(csv.reader(table))
         assert rows[0] == ["node", "value", "logit"]
         np.testing.assert_array_equal(np.array(rows[1:], float)[:, 1], file["prediction"][:])
-    with pytest.raises(ConfigError, match="predicts real numbers per node and no probabilities") as caught:
-        predicted(comm, run_dir, shared_path / "no.h5", probabilities=True)
-    assert caught.value.everywhere and not (shared_path / "no.h5").exists()
 
 
 def originals(path, folder):
