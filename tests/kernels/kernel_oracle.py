@@ -5,11 +5,9 @@ import scipy.sparse
 import torch
 
 
-def block(num_stored, num_sources, degree, generator, hub=0):
-    """(indptr, indices) with about a fifth of the rows empty; row 1 has `hub` edges if that is given."""
+def block(num_stored, num_sources, degree, generator):
+    """(indptr, indices) with about a fifth of the rows empty."""
     degrees = generator.poisson(degree, num_stored) * (generator.random(num_stored) > 0.2)
-    if hub:
-        degrees[1] = hub
     indptr = np.concatenate([[0], np.cumsum(degrees)])
     return torch.from_numpy(indptr), torch.from_numpy(generator.integers(0, num_sources, indptr[-1], dtype=np.int32))
 

@@ -105,22 +105,6 @@ def test_many_hubs_in_several_waves(kernels):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("width", [5, 40, 64, 200])
-def test_same_bits_for_any_number_of_threads(kernels, set_threads, dtype, width):
-    generator = np.random.default_rng(5)
-    indptr, indices = block(3000, 700, 9, generator, hub=60_000)
-    x = matrix(700, width, dtype, generator)
-    weight = matrix(1, indices.numel(), torch.float32, generator)[0]
-    results = []
-    for count in (1, 2, 2, 3):
-        set_threads(count)
-        y = torch.zeros(3000, width, dtype=dtype)
-        gather(y, x, indptr, indices, weight=weight)
-        results.append(y)
-    assert all(torch.equal(results[0], other) for other in results[1:])
-
-
 def test_not_a_number_and_infinity_pass_through(kernels):
     for dtype, width in ((torch.bfloat16, 20), (torch.bfloat16, 200), (torch.float32, 9)):
         x = torch.zeros(2, width, dtype=dtype)

@@ -16,7 +16,7 @@ TESTS = ["test_attention.py", "test_between.py", "test_gather.py", "test_multipl
 TESTS += ["test_loss.py", "test_narrow.py", "test_pack_and_check.py", "test_projection.py", "test_random.py"]
 TESTS += ["test_add_rows.py", "test_row_rules.py"]
 TESTS += ["test_tables.py"]
-TOO_LONG = "not 1900 and not many_hubs and not any_number_of_threads"
+TOO_LONG = "not 1900 and not many_hubs"
 
 # A kernel that is given a column that is not there, past the checks of the public function.
 WRONG = """

@@ -183,12 +183,15 @@ def test_compiled_kernels_do_what_torch_does(kernels, kernel, optional):
 def test_no_bit_depends_on_the_number_of_threads(kernel, set_threads):
     if library.load().native is None:
         pytest.skip("no compiled kernels")
-    found = []
-    for threads in (1, 2, 7):
-        set_threads(threads)
-        found.append(Given(kernel, torch.float32, 40, 3000).run()[1])
-    for name, tensor in found[0].items():
-        assert all(torch.equal(tensor, other[name]) for other in found[1:]), name
+    for dtype, width in ((torch.float32, 5), (torch.float32, 40), (torch.float32, 200), (torch.bfloat16, 64)):
+        if dtype not in dtypes_of(kernel):
+            continue
+        found = []
+        for threads in (1, 2, 3, 7):
+            set_threads(threads)
+            found.append(Given(kernel, dtype, width, 3000).run()[1])
+        for name, tensor in found[0].items():
+            assert all(torch.equal(tensor, other[name]) for other in found[1:]), (name, dtype, width)
 
 
 @pytest.mark.parametrize("kernel", [column_sums, norm_gradient_sums], ids=lambda kernel: kernel.name)

@@ -28,10 +28,9 @@ def split_codes(masks):
     return sum(mask * code for mask, code in zip((masks["train"], masks["val"], masks["test"]), (1, 2, 3)))
 
 
-def check_nodes(seen, n=N, features=True):
-    expected, labels, masks = node_data(n)
-    if features:
-        np.testing.assert_array_equal(seen.features, expected)
+def check_nodes(seen):
+    expected, labels, masks = node_data(N)
+    np.testing.assert_array_equal(seen.features, expected)
     np.testing.assert_array_equal(seen.labels, labels)
     np.testing.assert_array_equal(seen.split, split_codes(masks))
     assert seen.meta.num_classes == 4
