@@ -1,6 +1,7 @@
 """Small odd graphs, and a graph file seen through plain Python: the oracle shares no code with what it judges."""
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,10 +139,11 @@ def edge_list(src, dst, weight=None, kind=None):
 
 
 def halo_oracle(edges, rank_of, num_ranks):
-    """(edges cut, halo rows of each rank) of an edge list in original ids, with sets."""
+    """(edges cut, rows that each rank receives, and sends) of an edge list in original ids, with sets."""
     halo, cut = [set() for _ in range(num_ranks)], 0
     for dst, src, _, _ in edges:
         if rank_of[src] != rank_of[dst]:
             cut += 1
             halo[rank_of[dst]].add(src)
-    return cut, [len(rows) for rows in halo]
+    sent = Counter(rank_of[src] for rows in halo for src in rows)
+    return cut, [len(rows) for rows in halo], [sent[rank] for rank in range(num_ranks)]

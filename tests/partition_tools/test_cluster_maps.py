@@ -5,9 +5,8 @@ import pytest
 import scipy.sparse
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.storage import Csr, Edges
+from hpcgnn.graphfile.storage import Csr
 from hpcgnn.placement.clusters import deal_clusters, imbalance, map_clusters, metis
-from partition_tools.graph import quality
 
 
 def ring(count, seed=0):
@@ -60,21 +59,3 @@ def test_without_pymetis(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pymetis", None)
     with pytest.raises(GraphError, match="pip install pymetis"):
         metis([0, 1, 2], [1, 0], None, 2)
-
-
-def test_quality(monkeypatch):
-    """Halo rows and cut are those of a count, whatever the blocks of edges."""
-    random = np.random.default_rng(5)
-    pattern = scipy.sparse.random(200, 200, 0.02, "csr", random_state=5)
-    edges, offsets = Edges(pattern.indptr.astype(np.int64), pattern.indices), np.arange(0, 201, 10)
-    ranks = random.integers(0, 5, 20)
-    ranks[ranks == 3] = 4  # rank 3 is empty
-    of_node = np.repeat(ranks, 10)
-    row = np.repeat(np.arange(200), np.diff(pattern.indptr))
-    apart = of_node[row] != of_node[pattern.indices]
-    pairs = np.unique(np.stack([of_node[row], pattern.indices])[:, apart], axis=1)
-    monkeypatch.setattr(quality, "BLOCK", 7)
-    found = quality.partition_quality(ranks, 5, offsets, edges)
-    assert found["edge_cut"] == apart.sum()
-    assert found["halo_rows_by_rank"] == np.bincount(pairs[0], minlength=5).tolist()
-    assert found["sent_rows_by_rank"] == np.bincount(of_node[pairs[1]], minlength=5).tolist()

@@ -10,6 +10,7 @@ from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph, rank_counts
 from partition_tools.generators.spec import Spec
+from partition_tools.graph import quality
 
 N = 200
 
@@ -56,9 +57,10 @@ def assert_maps(path, name, edges, balance=1.05):
             rank_of[original] = parts[clusters]
             sizes = np.bincount(rank_of, minlength=count)
             assert sizes.min() > 0 and sizes.max() / sizes.mean() <= balance
-            cut, halo = halo_oracle(edges, rank_of, count)
+            cut, halo, sent = halo_oracle(edges, rank_of, count)
             found = tuple(figures[key] for key in ("edge_cut", "halo_rows_total", "halo_rows_max"))
             assert found == (cut, sum(halo), max(halo))
+            assert (list(figures["halo_rows_by_rank"]), list(figures["sent_rows_by_rank"])) == (halo, sent)
             back = halo_oracle([(s, d, t, w) for d, s, t, w in edges], rank_of, count)[1]
             assert figures["halo_rows_backward_total"] == (sum(halo) if file.meta.undirected else sum(back))
             loads = np.bincount([rank_of[d] for d, *_ in edges], minlength=count)
@@ -68,7 +70,8 @@ def assert_maps(path, name, edges, balance=1.05):
 
 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "edgeless"])
-def test_the_graph_stays_the_same(cli, tmp_path, kind):
+def test_the_graph_stays_the_same(cli, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(quality, "BLOCK", 7)
     path = make(tmp_path / "g.h5", kind)
     before = view(path)
     code, out, err = cli("partition", "add", path, "--ranks", "1,2,3,4", "--seed", 5)
