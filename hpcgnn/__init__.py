@@ -20,7 +20,5 @@ _HOMES = {
     "TrainingGraph": "hpcgnn.interface.graph",
     "read_run": "hpcgnn.report.read",
 }
-# Graph files are made by partition_tools, which needs this package; this one does not need that.
-_MOVED = dict.fromkeys(("save_graph", "partition", "from_pyg", "from_dgl", "from_scipy"), "partition_tools")
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES, _MOVED)
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -34,4 +34,4 @@ _HOMES = {
     "verify_graph": "partition_tools.cli.verify_graph",
 }
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES, {"from_dgl": "hpcgnn.extras.readers"})
+__getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -35,12 +35,3 @@ def test_every_name_is_there(package):
         assert callable(getattr(package, name)), name
     with pytest.raises(AttributeError, match="has no attribute 'loda'"):
         _ = package.loda
-
-
-@pytest.mark.parametrize("name", ["save_graph", "partition", "from_pyg", "from_scipy"])
-def test_a_name_that_has_moved_says_where_it_is(name):
-    with pytest.raises(AttributeError, match=f"hpcgnn.{name} has moved; use partition_tools.{name} "):
-        getattr(hpcgnn, name)
-    assert callable(getattr(partition_tools, name))
-    with pytest.raises(AttributeError, match="use hpcgnn.extras.readers.from_dgl "):
-        partition_tools.from_dgl  # noqa: B018

@@ -144,8 +144,9 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
     assert of_all["best_val"] == best(record["val"] for record in found)
     assert found[of_all["best_epoch"] - 1]["val"] == of_all["best_val"]
     assert len(found) == min(80, of_all["best_epoch"] + 12), "patience counts from the best epoch"
+    measured = evaluated(comm, run_dir, metric="rmse")
     for ending in ("h5", "csv"):
-        measured = evaluated(comm, run_dir, "best", shared_path / f"p.{ending}", metric="rmse")
+        predicted(comm, run_dir, shared_path / f"p.{ending}", "best")
     wanted, split, table, array = originals(planted, shared_path)
     np.testing.assert_array_equal(table, array)  # a text reads back as the number that it was
     for name, number in {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}.items():
