@@ -19,7 +19,7 @@ RUN_FILES = (
     *("config.toml", "plugin.py", "metrics.jsonl", "summary.json", "ranks.jsonl"),
     *("evaluation.json", "log.txt", "curves.png", "ro-crate-metadata.json"),
 )
-RUN_FOLDERS = ("checkpoints", "ranks", "heartbeats", "tensorboard", "trace")
+RUN_FOLDERS = ("checkpoints", "ranks", "heartbeats", "trace")
 # Two of these make a directory one of a run, finished or not; one alone may be anything's.
 _MARKS = ("config.toml", "metrics.jsonl", "summary.json", "checkpoints")
 _KINDS = {

@@ -4,7 +4,7 @@ config.toml     the resolved configuration            summary.json   the result,
 plugin.py       a copy of the file of --plugin        log.txt        all messages, with times
 metrics.jsonl   one record per epoch                  curves.png     loss; metrics over epochs, seconds, bytes
 ranks.jsonl     one record per rank                   trace/         the ranks' activity, by --trace itself
-checkpoints/    the last two                          tensorboard/   by --tensorboard itself
+checkpoints/    the last two
 """
 
 import contextlib

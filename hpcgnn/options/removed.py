@@ -62,6 +62,7 @@ REMOVED = {
     "auto_partition": Removed(False, "leave it out: a map is made where the file has none for the number of ranks"),
     "assignment": Removed("metis", "use partition = 'super-nodes' or 'random-nodes' of [data]"),
     "matmul": Removed("highest", "--precision mixed stores and sends hidden states in bf16"),
+    "tensorboard": Removed(False, "metrics.jsonl has every epoch; or take a plugin of the loop (docs/extending.md)"),
     "log_every": Removed(0, "leave it out: metrics.jsonl has every epoch"),
     "label_smoothing": Removed(0.0, "leave it out, or take a loss of your own (docs/python.md)"),
     "class_weights": Removed("none", "--metric macro-f1 chooses the epoch by all classes; or take a loss of your own"),

@@ -145,7 +145,7 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
     names = {path.relative_to(run / "r").parts[0] for path in files}
     assert {"config.toml", "plugin.py", "curves.png", "evaluation.json", "checkpoints", "ranks.jsonl"} <= names
     assert set(files) == {path for path in files_of_run(run / "r") if path.exists()}
-    for path in [*files, run / "r" / "checkpoints" / "epoch-000009.h5", run / "r" / "tensorboard" / "new"]:
+    for path in [*files, run / "r" / "checkpoints" / "epoch-000009.h5", run / "r" / "trace" / "new"]:
         for force in (True, False):
             with pytest.raises(ConfigError, match="is a file of the run r; choose another name"):
                 check_outputs({"-o": path}, force=force)

@@ -1,3 +1,1 @@
-"""What ranks do and learn in each epoch, for the viewers of others (docs/traces.md): `--trace` for Perfetto, and
-`--tensorboard`.
-"""
+"""What ranks do in each epoch, for the viewer of others (docs/traces.md): `--trace` for Perfetto."""
