@@ -12,7 +12,7 @@ never holds more than the rank's own share.
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -150,7 +150,6 @@ def load_local_graph(
     store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
-    relations: Sequence[int] = (),
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -169,7 +168,6 @@ def load_local_graph(
         store: see `StoreFeatures`.
         feature_type: of the file's dense features in memory; None: `dtype`.
         clusters: whether to keep the clusters of own nodes.
-        relations: as of `read_edges`.
 
     Raises:
         FormatError, GraphError: on all ranks together, for corrupted files and contents that cannot be trained on.
@@ -185,7 +183,7 @@ def load_local_graph(
             ranges = ownership.ranges(comm.rank)
             cluster = _clusters(offsets, ranges) if clusters else None
             directions = [
-                find_ends(read_edges(file, suffix, ranges, keep_edges, relations), ownership)
+                find_ends(read_edges(file, suffix, ranges, keep_edges), ownership)
                 for suffix in ([""] if meta.undirected else ["", "_out"])
             ]
             del offsets, ownership

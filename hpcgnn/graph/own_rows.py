@@ -3,7 +3,6 @@
 Later code relies on the checks: no index out of range reaches a kernel, and no NaN a sum.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,12 +62,9 @@ def read_indptr(file: GraphFile, group: str, ranges: list[tuple[int, int]]) -> t
     return indptr, spans
 
 
-def read_edges(
-    file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool, relations: Sequence[int] = ()
-) -> Edges:
+def read_edges(file: GraphFile, suffix: str, ranges: list[tuple[int, int]], typed: bool) -> Edges:
     """The edges of the own slabs of one direction ('' for in-edges, '_out' for out-edges), with indptr from 0. typed:
     with their types, if the file has any.
-    relations: the types of the edges that are wanted, none of them for all.
     """
     indptr, spans = read_indptr(file, f"topology{suffix}", ranges)
     weight = file.read(f"edges{suffix}/weight", spans, np.float32) if file.meta.weighted else None
@@ -76,10 +72,9 @@ def read_edges(
         raise GraphError(
             f"{file.path}: edge weights hold NaN or infinite values; clean them and import the graph again"
         )
-    wanted = file.meta.num_edge_types > 0 and (typed or len(relations) > 0)
+    wanted = typed and file.meta.num_edge_types > 0
     kinds = _types(file, f"edges{suffix}/type", spans, file.meta.num_edge_types) if wanted else None
-    edges = Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
-    return edges.of_types(relations) if relations else edges
+    return Edges(indptr, file.read(f"topology{suffix}/indices", spans), weight, kinds)
 
 
 def _types(

@@ -13,7 +13,6 @@ import numpy as np
 
 from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, REGRESSION, task_of
 from hpcgnn.graphfile.narrow import SCALES
-from hpcgnn.graphfile.ranges import indptr_of
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
 #: The kinds of negatives of held-out edges (see given_links.py).
@@ -93,13 +92,6 @@ class Edges:
     weight: np.ndarray | None = None
     type: np.ndarray | None = None
     row: np.ndarray | None = None
-
-    def of_types(self, types: Sequence[int]) -> "Edges":
-        """The edges of these types, without edge features."""
-        assert self.type is not None and self.row is None, "edges have types, and no features are read with them"
-        kept = np.isin(self.type, types)
-        weight = None if self.weight is None else self.weight[kept]
-        return Edges(indptr_of(self.indptr, kept), self.indices[kept], weight, self.type[kept])
 
 
 @dataclass

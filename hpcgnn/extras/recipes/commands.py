@@ -3,25 +3,24 @@
 import argparse
 from collections.abc import Callable
 
-from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options, whole
+from hpcgnn.cli.arguments import RANK_OPTIONS, add_declared, given_options
 from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.extras.recipes.correct_and_smooth import number, part, steps
+from hpcgnn.extras.recipes.correct_and_smooth import part, steps
 from hpcgnn.extras.recipes.hops import OPERATORS, Request
 
 _OPTIONS = ("graph", "partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 PROPAGATE = """\
 Write a copy of a graph file whose features are hops of propagation side by side: X, A X, A A X … for each operator
 (SIGN: Frasca et al., 2020). `train --model sign` then learns of each node by itself, and sends nothing but gradients of
-parameters. With --keep last and `--model sign --layers 1` it is SGC. A is, by --operators:
+parameters. A is, by --operators:
 
     sym   D_in^-1/2 A D_out^-1/2, as gcn and sgc have it
     mean  the mean of the in-neighbours
     ppr   personalised PageRank: each hop is (1 - T) sym Z + T X, as appnp has it
 
---label-hops appends hops of the training nodes' labels, for `--model sign`. --relations makes
-hops along the edges of some types, each set as a graph of its own (as of NARS).
+--label-hops appends hops of the training nodes' labels, for `--model sign`.
 
 Self loops are added unless --self-loops keep is given. Exact, on any number of ranks, which hold rows of their own
 nodes alone:
@@ -49,13 +48,6 @@ def _operators(text: str) -> tuple[str, ...]:
     return names
 
 
-def _relations(text: str) -> tuple[str, ...]:
-    names = tuple(text.split(","))
-    if not all(name for each in names for name in each.split("+")) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(f"expected each, or sets of types such as 0+1,2, got {text!r}")
-    return names
-
-
 def add_propagate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn propagate`."""
     said = "features that have come along the edges once, for models that see each node by itself"
@@ -72,33 +64,11 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
         help="part of the features that each hop of ppr takes back (default: 0.1)",
     )
     command.add_argument(
-        # `keep` is a key of the configuration.
-        "--keep",
-        dest="hops_kept",
-        choices=("all", "last"),
-        default="all",
-        help="all hops, or the last one of each operator alone",
-    )
-    command.add_argument(
         "--label-hops",
         type=steps,
         metavar="K",
         default=0,
         help="hops of the training nodes' labels, with a column for each class (default: none)",
-    )
-    command.add_argument(
-        "--label-folds",
-        type=number(whole, 2, 1000, "2 to 1000"),
-        metavar="G",
-        default=5,
-        help="a training node sees the labels of G - 1 of G groups, never of its own (default: 5)",
-    )
-    command.add_argument(
-        "--relations",
-        type=_relations,
-        metavar="SETS",
-        default=(),
-        help="hops along edges of some types: each, or sets of types joined by + as in 0+1,2 (default: all together)",
     )
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the graph file to write")
     _add_common(command, choices, process_propagate)
@@ -106,9 +76,8 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
 
 def request_of(arguments: argparse.Namespace) -> Request:
     """The Request of parsed arguments: words of this command alone, for an option of `train` has one of these names."""
-    last = arguments.hops_kept == "last"
-    taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, last, arguments.force)
-    return Request(*taken, arguments.label_hops, arguments.label_folds, arguments.relations)
+    taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, arguments.force)
+    return Request(*taken, arguments.label_hops)
 
 
 def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:

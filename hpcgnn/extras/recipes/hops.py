@@ -1,8 +1,8 @@
 """Hops of features and of labels along the edges, for `hpcgnn propagate`.
 
 A training node must not see its own label, which comes back along self loops and over its neighbours. So training nodes
-are dealt into folds by their original ids. A node sees the labels of the other folds alone, scaled by G / (G - 1) for G
-folds. Other nodes see all labels. The hops are linear, so the sum over the folds gives both:
+are dealt into G = 5 folds by their original ids. A node sees the labels of the other folds alone, scaled by
+G / (G - 1). Other nodes see all labels. The hops are linear, so the sum over the folds gives both:
 
     L_v = Σ_g (A^k Y_g)_v              of a node that is no training node
     L_v = G / (G - 1) Σ_{g ≠ g(v)} (A^k Y_g)_v    of a training node, where Y_g are the labels of fold g
@@ -27,6 +27,7 @@ from hpcgnn.ops.operators import Linear
 from hpcgnn.schedules.full_halo import FullHalo
 
 _TILE = 1 << 20
+_FOLDS = 5
 
 
 def check_roots(local: LocalGraph, comm: Communicator, who: str) -> None:
@@ -54,59 +55,35 @@ class Request:
         operators: keys of `OPERATORS`.
         hops: number of hops of each operator.
         teleport: weight of the features in a hop of `ppr`.
-        last: whether to keep only the last hop of each operator.
         output: the graph file to write.
         force: whether the file may exist.
         label_hops: number of hops of the training nodes' labels.
-        label_folds: G.
-        relations: sets of types of edges, as texts of names or numbers joined by +; ('each',): each type by itself;
-            none: all edges together.
     """
 
     output: str
     operators: tuple[str, ...] = ("sym",)
     hops: int = 2
     teleport: float = 0.1
-    last: bool = False
     force: bool = False
     label_hops: int = 0
-    label_folds: int = 5
-    relations: tuple[str, ...] = ()
 
-    def widths(self, meta: GraphMeta, sets: int) -> tuple[int, ...]:
-        """Columns of each group of columns: the features and all hops along each set of edges, or the last ones, and
-        then hops of labels. Raises GraphError, on all ranks, for labels that have no hops.
+    @property
+    def label_parts(self) -> int:
+        """How many of the groups of columns are of labels."""
+        return len(self.operators) * self.label_hops
+
+    def widths(self, meta: GraphMeta) -> tuple[int, ...]:
+        """Columns of each group of columns: the features, all hops, and then hops of labels. Raises GraphError, on all
+        ranks, for labels that have no hops.
         """
         if self.label_hops and meta.task == REGRESSION:
             raise GraphError.on_all("--label-hops: expected classes or 0/1 labels, and those of the graph are numbers")
-        kept = sets * len(self.operators)
-        before = kept if self.last else 1 + kept * self.hops
-        return (meta.num_features,) * before + (meta.num_classes,) * self.label_parts(sets)
-
-    def label_parts(self, sets: int) -> int:
-        """How many of the groups are of labels."""
-        return sets * len(self.operators) * (min(self.label_hops, 1) if self.last else self.label_hops)
-
-    def sets_of_types(self, meta: GraphMeta) -> list[tuple[int, ...]]:
-        """The types of each set of edges: one set without any for all edges. Raises GraphError, on all ranks."""
-        if not self.relations:
-            return [()]
-        if not meta.num_edge_types:
-            raise GraphError.on_all("--relations: the edges of the graph have no types; leave it out")
-        if self.relations == ("each",):
-            return [(kind,) for kind in range(meta.num_edge_types)]
-        known = {str(kind): kind for kind in range(meta.num_edge_types)}
-        known |= {name: kind for kind, name in enumerate(meta.type_names.get("edges", ()))}
-        sets = [each.split("+") for each in self.relations]
-        if unknown := [name for each in sets for name in each if name not in known]:
-            raise GraphError.on_all(f"--relations: expected types of edges of {', '.join(known)}, got {unknown[0]!r}")
-        return [tuple(sorted({known[name] for name in each})) for each in sets]
+        return (meta.num_features,) * (1 + len(self.operators) * self.hops) + (meta.num_classes,) * self.label_parts
 
     def record(self, self_loops: str) -> str:
         """Return the processing of the features, as JSON. Unused options are left out."""
+        done = asdict(self) | {"last": False, "label_folds": _FOLDS, "self_loops": self_loops}
         unused = {"output", "force"} | (set() if self.label_hops else {"label_hops", "label_folds"})
-        unused |= set() if self.relations else {"relations"}
-        done = asdict(self) | {"self_loops": self_loops}
         return json.dumps({name: done[name] for name in sorted(done.keys() - unused)})
 
 
@@ -118,32 +95,29 @@ def features_of(local: LocalGraph) -> torch.Tensor:
 
 
 def hops_of(halo: FullHalo, x: torch.Tensor, request: Request) -> Iterator[torch.Tensor]:
-    """Yield the hops (n_p, F) of rows x of own nodes that are kept, of one operator after another.
+    """Yield the hops (n_p, F) of rows x of own nodes, of one operator after another.
 
     Collective: exhaust it on all ranks, without autograd. The caller must not change a yielded hop.
     """
     for name in request.operators:
-        for hop, y in enumerate(_hops(halo, name, x, request.hops, request.teleport)):
-            if not request.last or hop == request.hops - 1:
-                yield y
+        yield from _hops(halo, name, x, request.hops, request.teleport)
 
 
 def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request: Request) -> Iterator[torch.Tensor]:
-    """Yield the hops (n_p, C) of labels that are kept, as `hops_of`. It holds all hops of an operator at a time."""
+    """Yield the hops (n_p, C) of labels, as `hops_of`. It holds all hops of an operator at a time."""
     train = local.mask("train")
-    fold = torch.where(train, _folds(local.original_id, request.label_folds), -1)
-    kept = range(request.label_hops - 1 if request.last else 0, request.label_hops)
+    fold = torch.where(train, _folds(local.original_id), -1)
     for name in request.operators:
-        sums = {hop: torch.zeros(local.num_owned, local.num_classes, dtype=dtype) for hop in kept}
-        for number in range(request.label_folds):
+        shape = local.num_owned, local.num_classes
+        sums = [torch.zeros(shape, dtype=dtype) for _ in range(request.label_hops)]
+        for number in range(_FOLDS):
             mine = fold == number
             y = _labels(local, mine, dtype)
-            for hop, rows in enumerate(_hops(halo, name, y, request.label_hops, request.teleport)):
-                if hop in sums:
-                    sums[hop].add_(rows.masked_fill(mine[:, None], 0))
-        for hop in kept:
-            sums[hop][train] *= request.label_folds / (request.label_folds - 1)
-            yield sums.pop(hop)
+            for total, rows in zip(sums, _hops(halo, name, y, request.label_hops, request.teleport), strict=True):
+                total.add_(rows.masked_fill(mine[:, None], 0))
+        while sums:
+            sums[0][train] *= _FOLDS / (_FOLDS - 1)
+            yield sums.pop(0)
 
 
 def _hops(halo: FullHalo, name: str, x: torch.Tensor, hops: int, teleport: float) -> Iterator[torch.Tensor]:
@@ -170,10 +144,10 @@ def show_labels(columns: torch.Tensor, where: torch.Tensor, labels: torch.Tensor
     return columns
 
 
-def _folds(ids: torch.Tensor, count: int) -> torch.Tensor:
+def _folds(ids: torch.Tensor) -> torch.Tensor:
     """int64: the fold of each node, by its original id alone."""
     key = Randomness(0).key(Purpose.LABEL_FOLD, 0)
-    tiles = [kernels.random_words(key, each, 1)[:, 0] % count for each in ids.split(_TILE)]
+    tiles = [kernels.random_words(key, each, 1)[:, 0] % _FOLDS for each in ids.split(_TILE)]
     return torch.cat([torch.zeros(0, dtype=torch.int64), *tiles])
 
 

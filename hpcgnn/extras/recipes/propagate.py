@@ -1,8 +1,7 @@
 """`hpcgnn propagate`: features that have come along the edges once, for models that then see each node by itself.
 
 A^k X is made hop by hop by the streaming aggregation, and each hop is written before the next begins. A rank holds
-rows of its own nodes alone: the features, one hop, and the next. The edges of each set of types are a graph of their
-own, with its halo, its degrees and its self loops. Such graphs are loaded one after another.
+rows of its own nodes alone: the features, one hop, and the next.
 """
 
 import contextlib
@@ -51,8 +50,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
             raise GraphError.on_all(
                 f"{graph.file.path} has no node features; import it with a feature table (--features)"
             )
-        sets = request.sets_of_types(meta)
-        widths = request.widths(meta, len(sets))
+        widths = request.widths(meta)
         with torch.no_grad(), comm.ledger.booked_as("evaluation"):
             parts = _parts(config, comm, graph.file, graph.clusters, request)
             first = next(parts)  # the graph is checked before it is copied
@@ -64,9 +62,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
                     about = {"uuid": str(uuid.UUID(bytes=name[:16], version=5)), "propagated": record}
                     with comm.heartbeat.computing():
                         put = stack.enter_context(
-                            with_other_features(
-                                graph.file, request.output, widths, request.label_parts(len(sets)), **about
-                            )
+                            with_other_features(graph.file, request.output, widths, request.label_parts, **about)
                         )
             for part, hop, rows in itertools.chain([first], parts):
                 order = OriginalOrder({"features": hop.float()}, rows, meta.num_nodes, comm)
@@ -78,10 +74,8 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
     comm.barrier()
     if comm.rank == 0:
         shown = [("operators", f"{', '.join(request.operators)}, {request.hops} hops")]
-        if len(sets) > 1 or sets[0]:
-            shown += [("sets of relations", f"{len(sets)}")]
         if request.label_hops:
-            shown += [("labels", f"{request.label_hops} hops, {request.label_folds} folds")]
+            shown += [("labels", f"{request.label_hops} hops")]
         each = [f"{len(list(group))} × {width}" for width, group in itertools.groupby(widths)]
         shown += [("columns", " + ".join(each)), ("nodes", f"{meta.num_nodes:,}")]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}")]
@@ -99,25 +93,16 @@ def _parts(
     Collective: exhaust it on all ranks, without autograd. The caller must not change the rows.
     """
     meta, dtype = file.meta, DTYPES[config.run.precision]
-    sets = request.sets_of_types(meta)
-    widths = request.widths(meta, len(sets))
+    widths = request.widths(meta)
     buffers = make_buffers(max(widths) * dtype.itemsize, config)
     cap, labelled = buffers.cap(buffers.widest_row), request.label_hops > 0
-    at, labels_at = itertools.count(), itertools.count(len(widths) - request.label_parts(len(sets)))
-    for number, types in enumerate(sets):
-        local = load_local_graph(
-            *(file, clusters, comm, cap, _self_loops(config), dtype), labelled=labelled, relations=types
-        )
-        if any(OPERATORS[name] == "sym" for name in request.operators):
-            check_roots(local, comm, "sym and ppr divide")
-        rows, halo, x = _rows_of_file(file, local, clusters, comm), FullHalo(local, comm, buffers), features_of(local)
-        if number == 0 and not request.last:
-            yield next(at), x, rows
-        for hop in hops_of(halo, x, request):
-            yield next(at), hop, rows
-        if labelled:
-            for hop in label_hops_of(halo, local, dtype, request):
-                yield next(labels_at), hop, rows
+    local = load_local_graph(file, clusters, comm, cap, _self_loops(config), dtype, labelled=labelled)
+    if any(OPERATORS[name] == "sym" for name in request.operators):
+        check_roots(local, comm, "sym and ppr divide")
+    rows, halo, x = _rows_of_file(file, local, clusters, comm), FullHalo(local, comm, buffers), features_of(local)
+    of_labels = label_hops_of(halo, local, dtype, request) if labelled else ()
+    for part, hop in enumerate(itertools.chain([x], hops_of(halo, x, request), of_labels)):
+        yield part, hop, rows
 
 
 def _self_loops(config: Config) -> str:

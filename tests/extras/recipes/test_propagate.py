@@ -29,8 +29,7 @@ from partition_tools.generators.spec import Spec
 
 pytestmark = [pytest.mark.ranks(1, 2, 3), pytest.mark.slow]
 
-NODES, WIDTH, CLASSES, HOPS, FOLDS, TELEPORT, LABEL_FOLD = 120, 4, 3, 2, 3, 0.3, 18
-SETS = {"0,1+2": [(0,), (1, 2)], "each": [(0,), (1,), (2,)], "": [(0, 1, 2)]}
+NODES, WIDTH, CLASSES, HOPS, FOLDS, TELEPORT, LABEL_FOLD = 120, 4, 3, 2, 5, 0.3, 18
 KINDS = {
     "undirected": {},
     "directed": {"directed": True, "weighted": True},
@@ -61,7 +60,7 @@ def propagated(comm, path, folder, map_name="random-clusters", **options):
 
 
 def contents(path):
-    """({name: rows by original id}, edges (src, dst, weight, type))."""
+    """({name: rows by original id}, edges (src, dst, weight))."""
     with h5py.File(path) as file:
         ids = file["nodes/original_id"][:]
         back = np.argsort(ids)
@@ -69,48 +68,44 @@ def contents(path):
         dst = ids[np.repeat(np.arange(NODES), np.diff(file["topology/indptr"][:]))]
         src = ids[file["topology/indices"][:].astype(np.int64)]
         weight = file["edges/weight"][:] if "edges/weight" in file else np.ones(len(src))
-        return nodes, (src, dst, weight, file["edges/type"][:])
+        return nodes, (src, dst, weight)
 
 
-def columns_of(path, sets, operators, last, label_hops):
+def columns_of(path, operators, label_hops):
     """The same columns by dense matrices, each training node's labels apart from those of its fold."""
-    nodes, (src, dst, weight, kinds) = contents(path)
+    nodes, (src, dst, weight) = contents(path)
     x, labels, train = nodes["features"].astype(float), nodes["labels"], nodes["split"] == 1
     hot = np.eye(CLASSES)[labels] if labels.ndim == 1 else labels.astype(float)
     words = oracle.random_words(oracle.stream_key(0, 0, 0, LABEL_FOLD), np.arange(NODES), 1)[:, 0]
     fold = words % FOLDS
-    found, of_labels = [] if last else [x], []
-    for types in sets:
-        mine = np.isin(kinds, types)
-        a = oracle.adjacency(NODES, src[mine], dst[mine], weight[mine], "add")
-        for name in operators:
-            s, power = oracle.operator(a, {"ppr": "sym"}.get(name, name)), np.eye(NODES)
-            for hop in range(max(HOPS, label_hops)):
-                power = s @ power if name != "ppr" else (1 - TELEPORT) * (s @ power) + TELEPORT * np.eye(NODES)
-                if hop < HOPS and (not last or hop == HOPS - 1):
-                    found.append(power @ x)
-                if hop < label_hops and (not last or hop == label_hops - 1):
-                    sees = power * train  # of node v, all training nodes but those of its fold
-                    sees = np.where(train[:, None] & (fold[:, None] == fold), 0, sees)
-                    sees[train] *= FOLDS / (FOLDS - 1)
-                    of_labels.append(sees @ hot)
+    found, of_labels = [x], []
+    a = oracle.adjacency(NODES, src, dst, weight, "add")
+    for name in operators:
+        s, power = oracle.operator(a, {"ppr": "sym"}.get(name, name)), np.eye(NODES)
+        for hop in range(max(HOPS, label_hops)):
+            power = s @ power if name != "ppr" else (1 - TELEPORT) * (s @ power) + TELEPORT * np.eye(NODES)
+            if hop < HOPS:
+                found.append(power @ x)
+            if hop < label_hops:
+                sees = power * train  # of node v, all training nodes but those of its fold
+                sees = np.where(train[:, None] & (fold[:, None] == fold), 0, sees)
+                sees[train] *= FOLDS / (FOLDS - 1)
+                of_labels.append(sees @ hot)
     return np.concatenate(found + of_labels, 1)
 
 
 @pytest.mark.parametrize(
-    "kind, relations, operators, last, label_hops",
+    "kind, operators, label_hops",
     [
-        ("directed", "0,1+2", ("mean", "ppr"), False, 3),
-        ("undirected", "each", ("sym",), True, 2),
-        ("labels", "", ("sym", "ppr"), False, 1),
-        ("directed", "", ("sym", "mean", "ppr"), True, 0),
+        ("directed", ("mean", "ppr"), 3),
+        ("undirected", ("sym",), 2),
+        ("labels", ("sym", "ppr"), 1),
+        ("directed", ("sym", "mean", "ppr"), 0),
     ],
 )
-def test_columns_beside_dense_matrices(comm, typed, shared_path, kind, relations, operators, last, label_hops):
-    options = {"operators": operators, "hops": HOPS, "last": last, "label_hops": label_hops, "label_folds": FOLDS}
-    given = tuple(relations.split(",")) if relations else ()
-    file = propagated(comm, typed[kind], shared_path, relations=given, **options)
-    expected = columns_of(typed[kind], SETS[relations], operators, last, label_hops)
+def test_columns_beside_dense_matrices(comm, typed, shared_path, kind, operators, label_hops):
+    file = propagated(comm, typed[kind], shared_path, operators=operators, hops=HOPS, label_hops=label_hops)
+    expected = columns_of(typed[kind], operators, label_hops)
     np.testing.assert_allclose(contents(file)[0]["features"], expected, rtol=1e-5, atol=1e-6)
     with h5py.File(file) as made, h5py.File(typed[kind]) as source:
         assert made.attrs["uuid"] != source.attrs["uuid"]
@@ -123,15 +118,15 @@ def test_columns_beside_dense_matrices(comm, typed, shared_path, kind, relations
         partition_graph(file, [comm.size], num_clusters=12, output=shared_path / "again.h5")
         with GraphFile(shared_path / "again.h5") as again, GraphFile(file) as opened:
             assert again.meta.part_widths == opened.meta.part_widths
-            assert opened.meta.num_label_parts == len(SETS[relations]) * len(operators) * (
-                min(label_hops, 1) if last else label_hops
-            )
+            assert opened.meta.num_label_parts == len(operators) * label_hops
     comm.barrier()
 
 
 @pytest.mark.parametrize("layers, label_hops", [(1, 0), (2, 2), (3, 0)])
 def test_outputs_gradients_and_nothing_sent(comm, typed, shared_path, layers, label_hops):
-    file = propagated(comm, typed["undirected"], shared_path, hops=HOPS, label_hops=label_hops, relations=("0", "1+2"))
+    file = propagated(
+        comm, typed["undirected"], shared_path, hops=HOPS, label_hops=label_hops, operators=("sym", "mean")
+    )
     options = {"model": "sign", "layers": layers, "dropout": 0.0, "hidden": 6, "precision": "fp64"}
     trainer = build_trainer(comm, configure(file, **options), "random-clusters")
     trainer.comm.ledger.take()
@@ -196,11 +191,7 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
     for force in (False, True):
         with pytest.raises(ConfigError, match="is the input itself"):
             propagate_features(configure(path), session, Request(str(path), force=force))
-    for kind, options, message in (
-        ("undirected", {"relations": ("0", "1+3")}, "--relations: expected types of edges of 0, 1, 2, got '3'"),
-        ("numbers", {"relations": ("each",)}, "--relations: the edges of the graph have no types"),
-        ("numbers", {"label_hops": 1}, "--label-hops: expected classes or 0/1 labels"),
-    ):
+    for kind, options, message in (("numbers", {"label_hops": 1}, "--label-hops: expected classes or 0/1 labels"),):
         with pytest.raises(GraphError, match=message):
             propagated(comm, typed[kind], shared_path, **options)
     negative = graphs.with_task(graphs.random_directed(weighted=True))
@@ -214,8 +205,7 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        *("--operators sym,gcn", "--operators sym,sym", "--hops 0", "--teleport 2", "--label-folds 1"),
-        *("--label-hops 0", "--relations 0,,1", "--relations 0+,1"),
+        *("--operators sym,gcn", "--operators sym,sym", "--hops 0", "--teleport 2", "--label-hops 0"),
     ],
 )
 def test_words_that_are_refused(wrong):
