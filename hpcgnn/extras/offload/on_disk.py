@@ -6,7 +6,6 @@ meanwhile.
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -70,11 +69,6 @@ class OnDisk(StoredRows):
     def _like(self, dtype: torch.dtype) -> "OnDisk":
         """An empty matrix of this shape."""
         return OnDisk(self.scratch, self.arena, self.shape, dtype, self.tile, self.columns, self.results)
-
-    def bytes_read(self, stop: int | None = None) -> int:
-        """Of the file, by who reads rows 0 … stop - 1 (None: all)."""
-        last = math.ceil((len(self) if stop is None else stop) / self.block)
-        return sum(block.size for _, blocks in self._groups for block in blocks[:last])
 
     def append(self, columns: slice, parts: Iterator[torch.Tensor]) -> None:
         """Write all rows of some columns (n, k), given in parts of any number of rows one after another."""

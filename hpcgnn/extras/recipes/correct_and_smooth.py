@@ -36,12 +36,6 @@ def number(kind: Callable[[str], Any], least: float, most: float, expected: str)
 
 part = number(float, 0, 1, "a number from 0 to 1")
 steps = number(int, 1, 100_000, "a whole number from 1 to 100000")
-_factor = number(float, math.ulp(0.0), _LARGEST, f"auto, or a number above 0 and at most {_LARGEST:g}")
-
-
-def _scale(text: str) -> float:
-    """A number above 0, or 0 for `auto`."""
-    return 0.0 if text == "auto" else float(_factor(text))
 
 
 @dataclass(frozen=True)
@@ -51,14 +45,12 @@ class CorrectAndSmooth(Correction):
     Attributes:
         steps: number of steps of each of the two.
         correct_alpha, smooth_alpha: weight of the neighbours in a step.
-        scale: factor of the added error, 0 for a factor per node (autoscale).
     """
 
     name = "correct_and_smooth"
     steps: int = 50
     correct_alpha: float = 0.8
     smooth_alpha: float = 0.8
-    scale: float = 0.0
 
     def check(self, task: str) -> None:
         if task != CLASSIFICATION:
@@ -77,26 +69,22 @@ class CorrectAndSmooth(Correction):
     def corrected(self, probabilities: torch.Tensor, spreading: Spreading) -> torch.Tensor:
         """Return scores (n_p, C) in [0, 1] for the model's probabilities (n_p, C). Collective.
 
-        The model's errors on the training nodes spread and are added. Then the labels of these nodes spread with the
+        The model's errors on the training nodes spread and are added, each node's scaled to the mean size (autoscale).
+        Then the labels of these nodes spread with the
         scores of all others.
         """
         known, error = spreading.known, torch.zeros_like(probabilities)
         error[known] = spreading.hot - probabilities[known]
-        if self.scale:
-            fixed = error[known]
-            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.index_copy_(0, known, fixed))
-            scores = probabilities + self.scale * spread
-        else:
-            total = error.abs().sum(dtype=torch.float64).reshape(1)
-            mean = float(spreading.total(total)) / spreading.num_known
-            spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.clamp_(-1, 1))
-            factor = mean / spread.abs().sum(1, keepdim=True)
-            scores = probabilities + torch.where(factor <= _LARGEST, factor, 1.0) * spread
+        total = error.abs().sum(dtype=torch.float64).reshape(1)
+        mean = float(spreading.total(total)) / spreading.num_known
+        spread = spreading.spread(error, self.correct_alpha, self.steps, lambda y: y.clamp_(-1, 1))
+        factor = mean / spread.abs().sum(1, keepdim=True)
+        scores = probabilities + torch.where(factor <= _LARGEST, factor, 1.0) * spread
         scores[known] = spreading.hot
         return spreading.spread(scores, self.smooth_alpha, self.steps, lambda y: y.clamp_(0, 1))
 
     def record(self) -> dict[str, Any]:
-        return asdict(self) | {"scale": self.scale or "auto"}
+        return asdict(self)
 
 
 def _add(command: argparse.ArgumentParser) -> None:
@@ -112,13 +100,6 @@ def _add(command: argparse.ArgumentParser) -> None:
         ("--spread-steps", steps, "N", usual.steps, "steps of each of the two"),
         ("--correct-alpha", part, "A", usual.correct_alpha, "part of the error that comes from the neighbours"),
         ("--smooth-alpha", part, "A", usual.smooth_alpha, "part of the scores that comes from the neighbours"),
-        (
-            "--correct-scale",
-            _scale,
-            "X",
-            "auto",
-            "factor of the error that is added; auto gives each node's the mean size of the training nodes' errors",
-        ),
     ):
         group.add_argument(flag, type=kind, metavar=metavar, help=f"{text} (default: {default})")
 
@@ -126,7 +107,6 @@ def _add(command: argparse.ArgumentParser) -> None:
 def _of(arguments: argparse.Namespace) -> Correction | None:
     """Return the requested settings, or None. Raises ConfigError for a number without its main option."""
     names = {"spread_steps": "steps", "correct_alpha": "correct_alpha", "smooth_alpha": "smooth_alpha"}
-    names["correct_scale"] = "scale"
     given = {name: vars(arguments)[flag] for flag, name in names.items() if vars(arguments)[flag] is not None}
     if arguments.correct_and_smooth:
         return CorrectAndSmooth(**given)

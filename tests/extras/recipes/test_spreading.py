@@ -59,15 +59,11 @@ def serial(graph, probabilities, options):
     hot[known, graph.labels[known]] = 1
     propagated = spread(s, hot, options.smooth_alpha, options.steps, lambda y: y.clip(0, 1))
     error = np.where(known[:, None], hot - probabilities, 0)
-    if options.scale:
-        found = spread(s, error, options.correct_alpha, options.steps, lambda y: np.where(known[:, None], error, y))
-        scores = probabilities + options.scale * found
-    else:
-        found = spread(s, error, options.correct_alpha, options.steps, lambda y: y.clip(-1, 1))
-        size = np.abs(found).sum(1, keepdims=True)
-        mean = np.abs(error).sum() / known.sum()
-        factor = np.divide(mean, size, out=np.ones_like(size), where=size > mean / 1000)
-        scores = probabilities + factor * found
+    found = spread(s, error, options.correct_alpha, options.steps, lambda y: y.clip(-1, 1))
+    size = np.abs(found).sum(1, keepdims=True)
+    mean = np.abs(error).sum() / known.sum()
+    factor = np.divide(mean, size, out=np.ones_like(size), where=size > mean / 1000)
+    scores = probabilities + factor * found
     scores = np.where(known[:, None], hot, scores)
     return propagated, spread(s, scores, options.smooth_alpha, options.steps, lambda y: y.clip(0, 1))
 
@@ -77,11 +73,10 @@ def drawn(graph):
     return torch.randn(graph.num_nodes, CLASSES, generator=torch.Generator().manual_seed(3)).double().softmax(1).numpy()
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.5])
 @pytest.mark.parametrize("name", KINDS)
-def test_element_by_element(comm, session_path, name, scale):
+def test_element_by_element(comm, session_path, name):
     graph, where, path = stored(comm, session_path, name)
-    options = CorrectAndSmooth(7, 0.9, 0.6, scale)
+    options = CorrectAndSmooth(7, 0.9, 0.6)
     probabilities = drawn(graph)
     expected = serial(graph, probabilities, options)
     for map_name in ("random", "one empty", "all on last"):
@@ -94,8 +89,7 @@ def test_element_by_element(comm, session_path, name, scale):
         np.testing.assert_allclose(corrected, expected[1][own], rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("scale", [0.0, 1.5])
-def test_they_are_those_of_pyg(scale):
+def test_they_are_those_of_pyg():
     models = pytest.importorskip("torch_geometric.nn.models", reason="PyG is not installed")
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
@@ -106,12 +100,12 @@ def test_they_are_those_of_pyg(scale):
     # An edge weight of a wider type makes PyG compute in it.
     ones = torch.ones(edges.shape[1], dtype=torch.float64)
     weight = gcn_norm(edges, ones, graph.num_nodes, add_self_loops=False)[1]
-    theirs = models.CorrectAndSmooth(7, 0.9, 7, 0.6, autoscale=scale == 0, scale=scale)
+    theirs = models.CorrectAndSmooth(7, 0.9, 7, 0.6, autoscale=True)
     right = theirs.correct(probabilities, labels[known], known, edges, weight)
     right = theirs.smooth(right, labels[known], known, edges, weight)
     hot = torch.nn.functional.one_hot(labels.clamp_min(0), CLASSES).double()
     spread_labels = models.LabelPropagation(7, 0.6)(hot, edges, known, weight)
-    found = serial(graph, probabilities.numpy(), CorrectAndSmooth(7, 0.9, 0.6, scale))
+    found = serial(graph, probabilities.numpy(), CorrectAndSmooth(7, 0.9, 0.6))
     np.testing.assert_allclose(found[0], spread_labels, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found[1], right, rtol=1e-10, atol=1e-12)
 
@@ -160,7 +154,7 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
         assert found[1][split] == pytest.approx(right[graph.split == number].mean())
     assert found[1]["test"] > found[0]["test"]
     assert found[0]["correct_and_smooth"] is None
-    assert found[1]["correct_and_smooth"] == {"steps": 20, "correct_alpha": 0.8, "smooth_alpha": 0.7, "scale": "auto"}
+    assert found[1]["correct_and_smooth"] == {"steps": 20, "correct_alpha": 0.8, "smooth_alpha": 0.7}
 
 
 def test_the_command_label_propagation(comm, planted, shared_path, capsys):
@@ -203,10 +197,10 @@ def test_words_of_the_options():
 
     assert parsed() == []
     assert parsed("--correct-and-smooth") == [CorrectAndSmooth()]
-    words = "--correct-and-smooth --spread-steps 9 --correct-alpha 0.5 --smooth-alpha 1 --correct-scale 2".split()
-    assert parsed(*words) == [CorrectAndSmooth(9, 0.5, 1.0, 2.0)]
+    words = "--correct-and-smooth --spread-steps 9 --correct-alpha 0.5 --smooth-alpha 1".split()
+    assert parsed(*words) == [CorrectAndSmooth(9, 0.5, 1.0)]
     with pytest.raises(ConfigError, match="--smooth-alpha belongs to --correct-and-smooth"):
         parsed("--smooth-alpha", "0.5")
-    for wrong in ("--smooth-alpha 1.1", "--spread-steps 0", "--correct-scale -1", "--correct-alpha nan"):
+    for wrong in ("--smooth-alpha 1.1", "--spread-steps 0", "--correct-alpha nan"):
         with pytest.raises(ConfigError, match=f"{wrong.split()[0]}: expected"):
             parsed("--correct-and-smooth", *wrong.split())
