@@ -1,7 +1,7 @@
 """Starting parallel jobs for tests that are not about the start: `launching`, without the seconds for loading torch.
 
-Launcher, environment, output and exit codes are the same; the ranks are forked from a process that has loaded what a
-rank imports (`tests/faults/nursery.py`). Not for what is decided while that is loaded, nor for limits of memory.
+Launcher, environment, output and exit codes are the same. The ranks are forked from a process that has loaded a rank's
+imports (`tests/faults/nursery.py`). This is not for choices made during loading, nor for limits of memory.
 """
 
 import atexit

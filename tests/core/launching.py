@@ -23,7 +23,7 @@ class Result:
 
     @property
     def errors(self):
-        """The lines that say what is wrong."""
+        """The lines that report errors."""
         return [line for line in self.err.splitlines() if line.startswith("hpcgnn: error")]
 
 
@@ -35,7 +35,7 @@ def clean_environment(**more):
 
 
 def launched(ranks, command, options=()):
-    """The words that start a command on so many ranks."""
+    """The words that start a command on this many ranks."""
     return [str(LAUNCHER if LAUNCHER.exists() else "mpiexec"), "-n", str(ranks), *options, *map(str, command)]
 
 
@@ -50,7 +50,7 @@ def launched_without_mpi(ranks, command):
 
 
 def command_and_environment(ranks, *arguments, python=(sys.executable,), options=(), without_mpi=False, **environment):
-    """(words, variables) that run `python ARGUMENTS` on so many ranks (0: without launcher, which has `options`)."""
+    """(words, variables) that run `python ARGUMENTS` on this many ranks (0: without launcher, which has `options`)."""
     command, variables = [*map(str, (*python, *arguments))], {}
     if ranks and without_mpi:
         command, variables = launched_without_mpi(ranks, command)
@@ -60,7 +60,7 @@ def command_and_environment(ranks, *arguments, python=(sys.executable,), options
 
 
 def start(ranks, *arguments, cwd=ROOT, limit=LIMIT_SECONDS, **environment):
-    """Run `python ARGUMENTS` on so many ranks (0: without launcher); fails if it takes longer than the limit."""
+    """Run `python ARGUMENTS` on this many ranks (0: without launcher); fails if it takes longer than the limit."""
     command, clean = command_and_environment(ranks, *arguments, **environment)
     begin = time.monotonic()
     done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=limit)

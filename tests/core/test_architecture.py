@@ -119,7 +119,7 @@ def room(name):
 
 
 def rooms_below():
-    """{room: the other rooms that its files import from}: a room is a folder of the package, or a file beside them."""
+    """{room: other rooms that its files import from}: a room is a folder of the package, or a file at their level."""
     below = {}
     for path in FILES:
         parts = path.relative_to(ROOT).parts
@@ -136,7 +136,7 @@ def rooms_below():
 
 
 def room_of_tools(parts):
-    """The room of a module of partition_tools, of which these are the parts of the name, or None for the package."""
+    """The room of a module of partition_tools, by the parts of the module's name, or None for the package."""
     return ".".join(parts[1:3] if parts[1] == "readers" else parts[1:2]) if len(parts) > 1 else None
 
 

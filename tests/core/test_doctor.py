@@ -1,4 +1,4 @@
-"""`hpcgnn doctor` as a user starts it: its lines, what it calls wrong, and the exit code that a script goes by."""
+"""`hpcgnn doctor` as a user starts it: its lines, the faults it names, and the exit code that a script goes by."""
 
 import os
 import re
@@ -27,7 +27,7 @@ sys.exit(main(["doctor"]))
 
 
 def doctor(ranks, *program, start=start, **environment):
-    """(result, {subject: (mark, what was found)}, {subject: remedy}) of a report. start: how the job is started."""
+    """(result, {subject: (mark, finding)}, {subject: remedy}) of a report. start: how the job is started."""
     result = start(ranks, *(program or ("-m", "hpcgnn", "doctor")), **environment)
     assert "Traceback" not in result.err + result.out, result.err
     report, _, advice = result.out.partition("\nWhat to do:\n")
@@ -39,7 +39,7 @@ def doctor(ranks, *program, start=start, **environment):
 
 @pytest.fixture(scope="module")
 def alone():
-    """On one rank without a launcher, for which nobody has said how idle threads wait; OpenMP says what it has read."""
+    """On one rank without a launcher, and without a setting of how idle threads wait; OpenMP prints its settings."""
     with pytest.MonkeyPatch.context() as patch:
         for name in WAIT_VARIABLES:
             patch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""What of torch no rank uses is not loaded; a plugin finds torch whole."""
+"""Parts of torch that no rank uses are not loaded; a plugin finds torch whole."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`import hpcgnn` offers its names and starts nothing; what it loads for a name is what the name needs."""
+"""`import hpcgnn` offers its names and starts nothing; a name loads only the modules that it needs."""
 
 import pytest
 

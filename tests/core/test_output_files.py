@@ -119,9 +119,7 @@ def refusal_of_link(target):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """(folder, its files) with a graph g.h5, a run r that has all that a run may leave, a configuration and a list of
-    nodes.
-    """
+    """(folder, its files) with a graph g.h5, a run r with every file of a run, a configuration and a list of nodes."""
     folder = tmp_path_factory.mktemp("outputs")
     graphs.planted(folder / "g.h5", [1, 2], clusters=8, nodes=200, degree=5, features=6)
     (folder / "plug.py").write_text("")

@@ -1,4 +1,4 @@
-"""The README as a new user follows it: what its commands need is said before they need it."""
+"""The README as a new user follows it: requirements of its commands come before the commands."""
 
 import csv
 import os

@@ -26,7 +26,7 @@ def test_a_file_is_replaced_as_a_whole_or_not(tmp_path):
 
 
 def test_a_new_file_has_the_rights_of_any_other(tmp_path):
-    """They are to be read by the group. What they are is asked of the system, and of no umask that threads share."""
+    """They are to be read by the group. The system gives these rights, and no umask that threads share."""
     write_atomically(tmp_path / "a", "")
     open(tmp_path / "b", "w").close()
     assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
@@ -60,7 +60,7 @@ def test_a_group_that_cannot_be_kept_hands_its_rights_to_no_other(tmp_path, monk
 
 
 def test_a_replaced_file_keeps_its_access_list(tmp_path):
-    """Without it the rights of those that it names would be the group's."""
+    """Without it the people that it names would have the group's rights."""
     path, name = tmp_path / "f", "system.posix_acl_access"
     path.write_text("one")
     entries = [(1, 6, -1), (2, 6, 1000), (4, 0, -1), (16, 6, -1), (32, 0, -1)]  # user 1000 reads and writes, no group
@@ -85,7 +85,7 @@ def test_a_write_protected_file_stays(tmp_path):
 
 @pytest.mark.parametrize("name", ["n" * 240 + ".h5", "ü" * 127])
 def test_a_name_as_long_as_the_file_system_allows(tmp_path, name):
-    """That of the temporary file was longer still."""
+    """The name of the temporary file was longer still."""
     write_atomically(tmp_path / name, "one")
     with claimed(tmp_path / name):
         assert (tmp_path / name).read_text() == "one"

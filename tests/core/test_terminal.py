@@ -74,7 +74,7 @@ def test_a_run_ends_well_whatever_takes_its_output(graph, tmp_path, ending):
 
 
 def redirected(command, environment, redirect):
-    """What became of a command whose standard output a shell has led elsewhere."""
+    """The result of a command whose standard output a shell has led elsewhere."""
     shell = ["bash", "-c", f'"$@" {redirect}; exit ${{PIPESTATUS[0]}}', "bash", *command]
     return subprocess.run(shell, env=environment, capture_output=True, timeout=LIMIT_SECONDS)
 
@@ -88,7 +88,7 @@ def test_the_result_of_a_command_that_only_prints(graph):
 
 
 def test_what_cannot_be_shown_costs_nothing_else(monkeypatch, capsys, caplog):
-    """The table fails: the picture is drawn. The picture fails: the rest is told."""
+    """The table fails: the picture is drawn. The picture fails: the rest is printed."""
     drawn = []
     monkeypatch.setattr(summary, "draw_curves", lambda path: drawn.append(path) or SimpleNamespace(name="curves.png"))
     monkeypatch.setattr(logging.getLogger("hpcgnn"), "propagate", True)

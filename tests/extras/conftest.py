@@ -1,4 +1,4 @@
-"""Tests of extras run on ranks as those of tests/mpi do: by its conftest."""
+"""Tests of extras run on ranks by the conftest of tests/mpi."""
 
 from mpi import conftest as ranks
 from mpi.conftest import (  # noqa: F401

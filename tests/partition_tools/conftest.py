@@ -32,7 +32,7 @@ def cli(capsys):
 
 @pytest.fixture
 def imports(cli, tmp_path):
-    """imports(input, word, ...) -> what g.h5 is then (`View`); `said` has the lines of the command."""
+    """imports(input, word, ...) -> the `View` of the written g.h5; its field `said` has the lines of the command."""
 
     def run(source, *words):
         code, out, err = cli("import", source, "-o", tmp_path / "g.h5", "--force", *words)

@@ -1,4 +1,4 @@
-"""Small odd graphs, and a graph file seen through plain Python: the oracle shares no code with what it judges."""
+"""Small odd graphs, and a graph file seen through plain Python: the oracle shares no code with the tested program."""
 
 import tempfile
 from collections import Counter
@@ -132,7 +132,7 @@ def _edge_list(file, suffix, original):
 
 
 def edge_list(src, dst, weight=None, kind=None):
-    """What `View.edges` should be for edges given one by one."""
+    """The expected `View.edges` of edges given one by one."""
     weight = np.ones(len(src), np.float32) if weight is None else np.asarray(weight, np.float32)
     kind = np.zeros(len(src), np.int32) if kind is None else kind
     return sorted((int(d), int(s), int(t), float(w)) for s, d, t, w in zip(src, dst, kind, weight))

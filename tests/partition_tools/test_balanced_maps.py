@@ -116,7 +116,7 @@ def test_a_hub_does_not_hide_the_work_of_other_ranks():
 
 
 def test_a_hub_is_told_of(cli, tmp_path):
-    """Node 5 has a third of all in-edges: more than the share of a rank of 8, less than that of 2."""
+    """Node 5 has a third of all in-edges: more than the share of a rank of 8, less than the share of a rank of 2."""
     random = np.random.default_rng(0)
     dst = np.concatenate([np.full(150, 5), random.integers(0, 200, 300)])
     src = np.concatenate([np.arange(20, 170), random.integers(0, 200, 300)])

@@ -24,7 +24,7 @@ TINY, LITTLE = 1 << 13, 1 << 15
 
 
 def contents(path):
-    """Every dataset of a file, and the attributes that say what the graph is."""
+    """Every dataset of a file, and the attributes that describe the graph."""
     found = {}
     with h5py.File(path) as file:
         file.visititems(
@@ -140,7 +140,7 @@ def test_blocks_are_whole_lines(tmp_path, size, name, end):
 
 @pytest.mark.parametrize("relabel, spread", [(False, 1), (True, 10**12)])
 def test_little_memory_is_enough(tmp_path, relabel, spread):
-    """What a reader holds at its height is small beside the edges, whose ids are those of few nodes."""
+    """A reader's peak memory is small compared with the edges, whose ids belong to few nodes."""
     importlib.import_module("polars")  # whose own memory is not meant
     random = np.random.default_rng(0)
     src, dst = random.integers(0, 2000, (2, 150_000)) * spread

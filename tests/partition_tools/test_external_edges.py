@@ -1,4 +1,4 @@
-"""Edges that are sorted in files are those of a plain list, bit for bit, whatever the sizes of the pieces."""
+"""Edges that are sorted in files equal the edges of a plain list, bit for bit, whatever the sizes of the pieces."""
 
 import math
 import resource

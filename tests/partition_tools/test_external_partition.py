@@ -96,7 +96,7 @@ def asked(edges, clusters, seed=0, progress=lambda count: None):
 
 @pytest.mark.parametrize("kind", ["planted", pytest.param("rmat", marks=pytest.mark.slow)])
 def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kind):
-    """With one thread KaMinPar repeats itself: the clusters are those of a dissection that starts with KaMinPar."""
+    """With one thread KaMinPar repeats itself: the clusters equal a dissection's that starts with KaMinPar."""
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
     monkeypatch.setattr(kaminpar, "SMALL", 0)

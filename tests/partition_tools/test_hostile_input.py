@@ -1,8 +1,7 @@
-"""Input that is damaged, or was never right: one line that says so, or a graph that is what the input says. Nothing
-else.
+"""Damaged or wrong input: one line of error, or the graph that the input describes. Nothing else.
 
-Everything goes through the command line, in this process, so that an exception of any other kind, a crash, or a file
-left half-written fails the test. Memory is bounded while it runs: a count in a header must not become an allocation.
+Everything goes through the command line, in this process. An exception of any other kind, a crash, or a file left
+half-written then fails the test. Memory is bounded while it runs: a count in a header must not become an allocation.
 """
 
 import contextlib
@@ -40,7 +39,7 @@ MANY = settings(
 
 @contextlib.contextmanager
 def little_memory():
-    """No more than MOST_BYTES beyond what is there."""
+    """No more than MOST_BYTES beyond the memory in use."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + MOST_BYTES, before[1]))
@@ -51,7 +50,7 @@ def little_memory():
 
 
 def imported(capsys, source, target, *options):
-    """Import with these options; whether there is a graph then, after what must hold either way."""
+    """Import with these options, check the rules of success and failure, and return whether there is a graph then."""
     target.unlink(missing_ok=True)
     with little_memory():
         code = main(["import", str(source), "-o", str(target), *map(str, options)])
@@ -72,7 +71,7 @@ def imported(capsys, source, target, *options):
 
 
 def arrays():
-    """What a good archive holds."""
+    """The arrays of a good archive."""
     file, kind = io.BytesIO(), np.arange(len(SRC)) % 2
     save_npz(file, SRC, DST, N, edge_weight=np.linspace(0.5, 1, len(SRC)), edge_type=kind, node_type=np.arange(N) % 2)
     return dict(np.load(io.BytesIO(file.getvalue())))
@@ -99,7 +98,7 @@ TEXTS = {
 
 
 def test_archives_with_flipped_bits_and_lost_ends(capsys, tmp_path):
-    """The archive has checksums: what is not refused is what it was."""
+    """The archive has checksums: an accepted archive gives the original graph."""
     path, target = tmp_path / "g.npz", tmp_path / "g.h5"
     save_npz(path, SRC, DST, N)
     data = path.read_bytes()

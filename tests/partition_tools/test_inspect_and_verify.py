@@ -1,4 +1,4 @@
-"""`inspect` counts right; `verify` passes good files and names what is wrong with bad ones."""
+"""`inspect` counts right; `verify` passes good files and names the faults of bad ones."""
 
 import contextlib
 import json

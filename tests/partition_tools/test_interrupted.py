@@ -1,7 +1,6 @@
-"""Commands that are killed, or asked to end, while they write: the target is what it was, and the same command then
-works.
+"""Commands that are killed, or asked to end, while they write: the target stays, and the same command then works.
 
-Two commands with one target: the second says so and stops, whichever they are.
+Two commands with one target: the second reports this and stops, whichever they are.
 """
 
 import multiprocessing
@@ -56,7 +55,7 @@ def folder(made, tmp_path):
 
 
 def ended_while_writing(command, number, datasets):
-    """Run a command that gets a signal when it has begun to write so many datasets; returns the exit code."""
+    """Run a command that gets a signal when it begins to write this number of datasets; returns the exit code."""
 
     def live():
         inner, begun = h5py.Group.create_dataset, 0

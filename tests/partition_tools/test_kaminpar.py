@@ -1,4 +1,4 @@
-"""KaMinPar: the files that it reads, what comes back, and which method is taken when nobody says."""
+"""KaMinPar: the files that it reads, its result, and the default method."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Labels that are no classes are refused, words are classes with names, and no label is lost beside a NaN."""
+"""Labels that are no classes are refused, words are classes with names, and no label is lost to a NaN."""
 
 import json
 

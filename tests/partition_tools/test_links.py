@@ -1,4 +1,4 @@
-"""Held-out edges that come with a graph: how they get into the file, through partitioning, and what is said of them."""
+"""Held-out edges that come with a graph: the way into the file, through partitioning, and the messages about them."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ N = 60
 
 
 def held(kind, seed=0):
-    """What `save_graph` takes, of one kind of negatives; some of the pairs are edges of `odd_graph` too."""
+    """The argument of `save_graph` for one kind of negatives; some of the pairs are edges of `odd_graph` too."""
     random, found = np.random.default_rng(seed), {}
     src, dst = odd_graph(N)
     for split, count in (("val", 12), ("test", 9)):
@@ -43,7 +43,7 @@ def stored(path):
 
 
 def expected(given):
-    """The same of what `held` gives."""
+    """The datasets expected of the result of `held`."""
     found = {}
     for split, parts in given.items():
         ends = parts["edge"] if "edge" in parts else np.stack([parts["source_node"], parts["target_node"]], 1)

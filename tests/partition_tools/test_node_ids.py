@@ -1,4 +1,4 @@
-"""Ids that are not row numbers: which row of a table is whose, and what is said where that cannot be told."""
+"""Ids that are not row numbers: the node of each row of a table, and the error where it is unknown."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ def test_gaps_in_an_archive(cli, fails, tmp_path):
 
 
 def test_ids_with_gaps(imports, fails, tmp_path):
-    """What is the matter is said, and what to do about it."""
+    """The message names the problem and the remedy."""
     path, table, array = (tmp_path / name for name in ("e.csv", "x.csv", "x.npy"))
     path.write_text("src,dst\n10,20\n20,40\n40,7\n")
     np.save(array, FEATURES)

@@ -79,7 +79,9 @@ def test_types_follow_the_files(imports, mag):
 
 
 def test_what_may_be_missing(imports, mag):
-    """Without the tables of flags the folders say who has what; a relation may have no edges, a graph no split."""
+    """Without the tables of flags the folders show the data of each type. A relation may have no edges, a graph no
+    split.
+    """
     raw = mag / "raw"
     for flags in list(mag.rglob("nodetype-has-*")):
         flags.unlink()

@@ -13,8 +13,9 @@ from hpcgnn.graphfile.storage import GraphFile
 
 
 def link_folder(folder, split, kind, save=lambda arrays: arrays, features=True, legacy=False):
-    """raw/*.csv.gz and split/NAME/{train,valid,test}.pt; returns what is held out. save: makes of arrays what the
-    files hold: numpy's, as the archives of OGB have them, or tensors.
+    """raw/*.csv.gz and split/NAME/{train,valid,test}.pt; returns the held-out edges.
+
+    save: makes the contents of the files of arrays: numpy's, as the archives of OGB have them, or tensors.
     """
     src, dst = odd_graph(N)
     tables = {"edge": np.stack([src, dst], 1), "num-node-list": [[N]], "num-edge-list": [[len(src)]]}
@@ -56,7 +57,7 @@ def test_published_sets(cli, imports, tmp_path, name):
 
 
 class Bad:
-    """What would make a file when it is loaded."""
+    """An object that would make a folder when it is loaded."""
 
     def __init__(self, path):
         self.path = path

@@ -1,4 +1,4 @@
-"""What a command writes takes the place of nothing that it reads, and of nothing but a plain file."""
+"""The output of a command replaces none of its inputs, and nothing but a plain file."""
 
 import os
 import re
@@ -19,7 +19,7 @@ def name_of(option):
 
 @pytest.fixture
 def tables(tmp_path, monkeypatch):
-    """An edge list with all the tables that may lie beside it; {option: file}."""
+    """An edge list with all the tables that may accompany it; {option: file}."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "e.csv").write_text(EDGES)
     texts = {

@@ -1,4 +1,4 @@
-"""A partitioned file is the imported graph in another order, and its maps cost what they say."""
+"""A partitioned file is the imported graph in another order, and its maps have their recorded costs."""
 
 import numpy as np
 import pytest

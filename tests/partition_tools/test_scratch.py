@@ -28,7 +28,7 @@ def test_it_is_removed_at_the_end(tmp_path, error):
 
 
 def test_where_it_is(cli, tmp_path):
-    """Beside the output, or where the user says; what a killed job has left there goes."""
+    """In the output's folder, or the user's; the remains of a killed job go."""
     save_npz(tmp_path / "g.npz", *odd_graph(), N)
     left = Scratch(tmp_path / ".g.h5.work", 1 << 10)
     left.save("half", np.arange(3))

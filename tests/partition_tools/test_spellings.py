@@ -1,6 +1,6 @@
-"""What is read, and what is refused: each spelling of one small graph gives that graph, each mistake gives one line.
+"""Accepted and refused input: each spelling of one small graph gives that graph, each mistake gives one line.
 
-The graph has the edges 0→1, 1→2, 2→3, 3→0; what differs from it stands beside the spelling.
+The graph has the edges 0→1, 1→2, 2→3, 3→0; the entry of a spelling holds any difference from it.
 """
 
 import gzip
@@ -28,7 +28,7 @@ PLENTY, LITTLE = 1 << 30, 1 << 12
 
 
 def write(path, content):
-    """A file of bytes, of text (as its name says, packed), of a polars table, or of an array or several."""
+    """A file of bytes, of text (packed if its name ends in .gz), of a polars table, or of an array or several."""
     if isinstance(content, pl.DataFrame):
         content.write_parquet(path)
     elif isinstance(content, dict):

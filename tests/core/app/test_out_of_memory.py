@@ -1,4 +1,4 @@
-"""Out of memory, under a real limit of the system: a line with what would help, no traceback, no rank left waiting."""
+"""Out of memory, under a real limit of the system: a line with remedies, no traceback, no rank left waiting."""
 
 import mmap
 

@@ -1,4 +1,4 @@
-"""The line of the log that says on which cores the ranks run: what the kernel lets them run on, and who shares."""
+"""The line of the log about the cores of the ranks: the cores that the kernel allows them, and who shares."""
 
 import os
 import socket
@@ -15,8 +15,8 @@ CORES = sorted(os.sched_getaffinity(0))
 
 
 class Ranks(SoloCommunicator):
-    """Rank 0 of several, of which each has told its host and cores; where more is told, the cores that OpenMP has bound
-    its main thread to, and its NUMA domains.
+    """Rank 0 of several; each rank has sent its host and cores. Optional: the cores to which OpenMP has bound its main
+    thread, and its NUMA domains.
     """
 
     def __init__(self, *told):

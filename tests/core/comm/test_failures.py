@@ -21,9 +21,7 @@ sys.exit(main(["train", "--graph", {graph!r}, *{options!r}]))
 
 
 def test_a_mistake_in_the_options_is_said_however_slow_rank_0_is(good):
-    """Every rank finds it before MPI starts, and those that leave first must not take the only one that speaks with
-    them.
-    """
+    """Every rank finds it before MPI starts. Ranks that leave first must not end the only rank that prints."""
     program = SLOW_RANK_0.format(graph=str(good), options=["--epochs", "0"])
     check_refused(forked.start(2, "-c", program), "expected at least 1")
 
@@ -54,7 +52,7 @@ sys.exit(run(work))
 
 
 def test_ranks_that_fail_together_print_one_traceback():
-    """The lowest speaks, and says who failed alike and who otherwise."""
+    """The lowest rank prints, and names the ranks that failed alike and otherwise."""
     result = forked.start(4, "-c", ALL_BUT_ONE)
     assert result.code == 1, result.err
     assert result.err.count("Traceback (most recent call last)") == 1

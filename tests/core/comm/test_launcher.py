@@ -1,4 +1,4 @@
-"""What the variables of launchers and batch systems say about a process, and what it makes of them."""
+"""Variables of launchers and batch systems: the facts they hold about a process, and the values it takes from them."""
 
 import os
 

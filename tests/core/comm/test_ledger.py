@@ -1,4 +1,4 @@
-"""The ledger: what is booked is found again, once since the last look and always in total."""
+"""The ledger: booked values are found again, once since the last look and always in total."""
 
 from hpcgnn.comm.ledger import Entry, Ledger
 

@@ -1,4 +1,4 @@
-"""What MPICH is told to use before it starts, and whether it has memory for that; tests/jobs has more of networks."""
+"""The settings that MPICH gets before it starts, and its memory for them; tests/jobs has more of networks."""
 
 import os
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""How ranks meet without MPI, by torch's store at the address of torchrun's variables; what their objects may be."""
+"""Ranks meet without MPI, by torch's store at the address of torchrun's variables; the kinds of their objects."""
 
 import io
 import multiprocessing
@@ -27,7 +27,7 @@ def attend(rank, variables, limit, results, leave):
 
 
 def meet(size, ranks, limit=20, host="127.0.0.1"):
-    """{rank: what StartedTorch found, or what went wrong} of a process for each."""
+    """{rank: result of StartedTorch, or its error}, with one process for each rank."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     variables = {"MASTER_ADDR": host, "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}

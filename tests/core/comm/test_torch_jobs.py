@@ -1,7 +1,7 @@
 """Whole jobs over torch.distributed, as a user starts them: the results and bytes of MPI, without MPI.
 
-`import mpi4py` is an error in these jobs, and was in the process that most are forked from, so nothing of MPI can have
-carried a message.
+`import mpi4py` is an error in these jobs, and in the process from which most are forked. So no message can go through
+MPI.
 """
 
 import functools

@@ -1,6 +1,4 @@
-"""The watchdog without MPI: processes that share boards, one of which stops, dies, works on or reads on, on one node or
-on two.
-"""
+"""The watchdog without MPI: processes share boards, and one stops, dies, works on or reads on, on one node or two."""
 
 import mmap
 import multiprocessing
@@ -91,7 +89,7 @@ PROGRESS = (ONE_NODE, ((0,), (1, 2)))
 
 
 def deeds_of(size, where, deed):
-    """What each rank of a job does, of which one does something else than wait."""
+    """The deed of each rank of a job: one rank does something else, and all others wait."""
     return tuple(deed if rank == where else "waits" for rank in range(size))
 
 
@@ -104,8 +102,8 @@ JOBS = (
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """{job: (exit codes of its ranks, what they said, the seconds until the last of those that wait ended)} of JOBS,
-    which wait beside each other.
+    """{job: (exit codes of its ranks, its log, seconds until the last waiting rank ended)} of JOBS. The jobs run at the
+    same time.
     """
     folders, seconds, start = {job: tmp_path_factory.mktemp("job") for job in JOBS}, {}, time.monotonic()
     begun = {job: begin(folders[job], *job) for job in JOBS}
@@ -157,8 +155,8 @@ def work():
 
 
 def test_what_is_progress_where_it_is_said_to_be():
-    """Rank 0 drew a picture on a machine with fifty other processes, or flushed files to a busy disk, while the others
-    waited for it, and the watchdog ended a job that was done.
+    """Once the watchdog ended a job that was done. Rank 0 drew a picture on a machine with fifty other processes, or
+    flushed files to a busy disk. The others waited for it.
     """
     heartbeat = Heartbeat()
 

@@ -1,4 +1,4 @@
-"""The configuration: every mistake names the option and what was expected; what is written gives the same run again."""
+"""The configuration: every mistake names the option and the expected value; a written file gives the same run again."""
 
 import dataclasses
 import math

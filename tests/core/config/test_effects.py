@@ -1,5 +1,5 @@
-"""Options that have no effect with what else is chosen are said in one line, or refused, whether typed or in a file; a
-file that holds every option, as the config.toml of a run does, is no reason to speak.
+"""Options that the other choices leave without effect give one line or a refusal, whether typed or in a file. A file
+that holds every option, as the config.toml of a run does, gives no line.
 """
 
 from dataclasses import fields, replace
@@ -26,7 +26,7 @@ DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared i
 
 
 def told(options):
-    """What is said of typed options; None: nothing."""
+    """The line about typed options without effect; None: there is no such line."""
     typed = given_options(build_parser(CHOICES).parse_args(["train", "--graph", "g.h5", *options.split()]))
     return without_effect(make_config(typed, CHOICES), typed, {}, CHOICES)
 
@@ -100,7 +100,7 @@ def test_nothing_is_said_of_what_has_an_effect(options):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_config_of_a_run_can_be_given_back_without_a_word(tmp_path, model):
-    """It holds all options, most of which are not for this model and schedule."""
+    """It holds all options; most of them are not for this model and schedule."""
     values = {"graph": "g.h5", "model": model, **({} if model == "sgc" else {"hidden": 8})}
     (tmp_path / "c.toml").write_text(make_config(values, CHOICES).to_toml())
     filed = read_toml(tmp_path / "c.toml")
@@ -141,7 +141,9 @@ def test_rules_name_what_there_is():
 
 
 def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
-    """The file of a schedule alone says what it reads: no option has a list of schedules' names to be added to."""
+    """The file of a schedule alone names the options that it reads: no option has a list of schedules' names to be
+    added to.
+    """
     traits = ScheduleTraits(sums_gradients=True)
     monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
     choices = registry_choices()

@@ -122,7 +122,7 @@ def test_options_of_earlier_versions(tmp_path, key):
 
 
 def test_the_core_has_few_keys():
-    """All but those that packages of extras declare; removed.py names those that are gone."""
+    """All keys but those declared by packages of extras; removed.py names the removed keys."""
     kinds = [*config._SHARED.values()]
     kinds += [kind for owned in config._OWNED.values() for kind in owned.values() if "extras" not in kind.__module__]
     assert len({field.name for kind in kinds for field in fields(kind)}) <= 60

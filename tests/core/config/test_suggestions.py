@@ -1,4 +1,4 @@
-"""What is suggested for options that do not exist goes by meaning, then by spelling, and else nothing is."""
+"""Suggestions for options that do not exist go by meaning, then by spelling; otherwise there is none."""
 
 import pytest
 

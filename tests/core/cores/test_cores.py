@@ -47,7 +47,7 @@ sys.exit(main(["train", *sys.argv[2:]]))
 
 @needs_two
 def test_a_rank_with_bound_threads_has_all_of_its_cores(tmp_path, graph):
-    """Two threads on two cores: nothing is shared, whatever the kernel says of the main thread."""
+    """Two threads on two cores: nothing is shared, whatever cores the kernel reports for the main thread."""
     words = ["--graph", graph, "--run-dir", tmp_path / "run", "--hidden", 8, "--epochs", 2, "--layers", 2]
     done = start(0, "-c", TRAINING, tmp_path, *words, **BOUND)
     assert done.code == 0, done.err

@@ -1,4 +1,4 @@
-"""Checkpoints: what is restored is what was saved, and a damaged one is noticed and passed over."""
+"""Checkpoints: restored values equal the saved ones, and a damaged checkpoint is noticed and passed over."""
 
 import fcntl
 
@@ -70,7 +70,7 @@ def test_what_is_not_finite_replaces_no_good_checkpoint(tmp_path, name, value):
 
 
 def names(run_dir):
-    """Of all that lies beside the checkpoints, too."""
+    """Names of all files in the folder of the checkpoints."""
     return sorted(path.name for path in (run_dir / "checkpoints").iterdir())
 
 

@@ -109,7 +109,7 @@ def test_a_second_ctrl_c_ends_at_once(capfd):
 
 
 def test_where_ctrl_c_is_ignored_it_stays_so():
-    """As in `nohup` or in the background of a script: what is meant for others must not stop the run."""
+    """As in `nohup` or in the background of a script: a signal meant for others must not stop the run."""
     before, stop = signal.signal(signal.SIGINT, signal.SIG_IGN), StopRequest()
     try:
         with stop.of_ctrl_c(speaks=True):
@@ -121,7 +121,7 @@ def test_where_ctrl_c_is_ignored_it_stays_so():
 
 @pytest.mark.parametrize("program", ["hpcgnn", "partition_tools"])
 def test_ctrl_c_while_modules_load(program):
-    """Python says which modules it has imported, so that the moment is known."""
+    """Python prints the modules that it has imported, so that the moment is known."""
     command = [sys.executable, "-X", "importtime", "-m", program, "--help"]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, preexec_fn=answer_signals, **pipes) as process:

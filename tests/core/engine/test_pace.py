@@ -1,10 +1,10 @@
-"""What is said while epochs go by: of how many, how long still; and how many lines that are."""
+"""Lines while epochs go by: the epoch and their number, the time still needed; and the number of such lines."""
 
 from hpcgnn.engine.clock import Pace
 
 
 def lines(epochs, seconds, begun=0, scored=1):
-    """[(time, text)] of a run whose epochs take so many seconds by its clock."""
+    """[(time, text)] of a run whose epochs take this many seconds by its clock."""
     now, found = [100.0], []
     pace = Pace(begun, clock=lambda: now[0])
     for epoch in range(begun, epochs):

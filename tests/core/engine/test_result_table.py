@@ -1,4 +1,4 @@
-"""The table on the screen says what summary.json says, in the units that it names."""
+"""The table on the screen has the values of summary.json, in the units that it names."""
 
 import re
 from types import SimpleNamespace

@@ -1,5 +1,5 @@
-"""`--resume` as a user gives it: alone it goes on with the run's own options, and whatever else is given is said or
-refused.
+"""`--resume` as a user gives it: alone it goes on with the run's own options. Every other option gives a line or a
+refusal.
 """
 
 import shutil
@@ -61,7 +61,9 @@ def test_a_run_of_before_goes_on_as_it_was(begun):
 
 
 def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
-    """Those of the machine and of training alone are no reason against it; training goes on with a present value."""
+    """Removed options of the machine and of training alone are no reason against it; training goes on with a present
+    value.
+    """
     text = (begun / "config.toml").read_text().replace('halo_dtype = "fp32"', 'halo_dtype = "auto"')
     assert 'halo_dtype = "auto"' in text and "\n[run]\n" in text
     (tmp_path / "config.toml").write_text(text.replace("\n[run]\n", "\n[run]\nspare_core = true\n"))

@@ -13,7 +13,7 @@ from hpcgnn.errors import RunDirError
 
 
 def test_two_jobs_in_one_run_directory(tmp_path):
-    """The second says so and stops, whether it resumes or not, and the first notices nothing."""
+    """The second reports this and stops, whether it resumes or not, and the first notices nothing."""
     first = RunDir(tmp_path / "run", resume=False)
     first.append({"epoch": 1})
     first.settle()
@@ -39,7 +39,7 @@ def test_half_written_files_of_killed_writers_go(tmp_path):
 
 @pytest.mark.parametrize("epochs, kept, lost", [(2, 2, False), (3, 3, False), (5, 3, True)])
 def test_records_that_the_checkpoint_does_not_know_of_are_dropped(tmp_path, caplog, epochs, kept, lost):
-    """And those after a damaged line are lost, which is said where the checkpoint knows of them."""
+    """And records after a damaged line are lost; a line reports this where the checkpoint knows of them."""
     config = make_config({"graph": "-"}, registry_choices())
     first = RunDir(tmp_path / "run", resume=False)
     first.begin(config, 0)

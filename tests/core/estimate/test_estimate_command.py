@@ -1,4 +1,4 @@
-"""`hpcgnn estimate` as it is started: what it prints and writes, and what it refuses in one line."""
+"""`hpcgnn estimate` as it is started: its output and files, and its refusals in one line."""
 
 import json
 
@@ -11,7 +11,7 @@ SMALL = ("--model", "sage", "--layers", "2", "--hidden", "8", "--epochs", "100")
 
 
 def estimate(capsys, *arguments):
-    """What is printed."""
+    """The printed text."""
     code = main(["estimate", *map(str, arguments), *SMALL])
     out, err = capsys.readouterr()
     assert code == 0, err
@@ -19,7 +19,7 @@ def estimate(capsys, *arguments):
 
 
 def check_row(row):
-    """What holds between the numbers of one estimate."""
+    """The relations between the numbers of one estimate."""
     assert row["training_growth_bytes"]["max"] < row["peak_rss_bytes"]["max"]
     for which in ("max", "mean"):
         parts = row["memory_parts"][which]
@@ -47,7 +47,7 @@ def test_from_a_graph_file(capsys, graph, tmp_path):
 
 
 def refused(capsys, *arguments):
-    """The one line that says why not."""
+    """The one line with the reason."""
     try:
         code = main(["estimate", *map(str, arguments)])
     except SystemExit as left:

@@ -31,8 +31,8 @@ KINDS = {
 
 @pytest.fixture
 def own_products():
-    """Products of float32 are our own, whatever this processor would choose: torch's hold a tile of rows (256 KiB) more
-    or less by chance, which is 1.6 % of a rank as small as these.
+    """Products of float32 are our own, whatever this processor would choose. Torch's products hold a tile of rows (256
+    KiB) more or less by chance. That is 1.6 % of a rank as small as these.
     """
     found = library.load()
     if found.reason is None:
@@ -46,7 +46,7 @@ def own_products():
 @pytest.mark.usefixtures("own_products")
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_copies_foretell_the_rank(kind, monkeypatch):
-    """Memory in all, that of the large parts, and work, within 2 %."""
+    """Memory in all, memory of the large parts, and work, within 2 %."""
     config = configure(**KINDS[kind])
     experiment, degrees = Experiment.of(plan(config, META).deciding(False)), np.array([4, 7, 10])
     monkeypatch.setattr(forecast, "NODES", WHOLE.nodes)

@@ -1,4 +1,4 @@
-"""The line about memory of `hpcgnn train --dry-run`, and the refusal of what does not fit the nodes of the job."""
+"""The line about memory of `hpcgnn train --dry-run`, and the refusal of runs that do not fit the nodes of the job."""
 
 import re
 
@@ -9,7 +9,7 @@ from hpcgnn.__main__ import main
 
 @pytest.fixture
 def dry_run(graph, tmp_path, capsys, monkeypatch):
-    """dry_run(ranks, *options, **variables of SLURM) -> (exit code, what is printed, what is said of mistakes)."""
+    """dry_run(ranks, *options, **variables of SLURM) -> (exit code, standard output, standard error)."""
 
     def run(ranks, *more, **variables):
         for name in ("MEM_PER_NODE", "MEM_PER_CPU", "CPUS_ON_NODE", "NTASKS_PER_NODE", "JOB_NUM_NODES"):
@@ -36,7 +36,7 @@ def dry_run(graph, tmp_path, capsys, monkeypatch):
 
 
 def test_what_does_not_fit_is_refused_by_number(dry_run):
-    """Nearly all that a rank of a small graph holds are libraries, of which ranks of a node share less than half."""
+    """Nearly all memory of a rank of a small graph is libraries; ranks of a node share less than half of them."""
     _, out, _ = dry_run("2")
     one, unit = re.search(r"about ([\d.]+) ([MG])iB on the largest", out).groups()  # this process may be a large one
     memory = round(1.3 * float(one) * (1024 if unit == "G" else 1))

@@ -1,4 +1,4 @@
-"""Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) are as those that start by themselves."""
+"""Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) equal ranks that start by themselves."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""Graph files that are not what they seem: an error in words or the right graph, never a crash, never something else.
+"""Damaged or foreign graph files: an error in words or the right graph, never a crash, never something else.
 
 The reader is the only thing between a file from somewhere else and kernels that do not look where they write.
 """
@@ -59,7 +59,7 @@ def names(file):
 
 @pytest.mark.parametrize("kind", ["undirected", "directed"])
 def test_flipped_bits_and_lost_ends(whole, kind, tmp_path):
-    """What is not refused was in a part of the file that nothing reads."""
+    """Damage that is not refused was in a part of the file that nothing reads."""
     data, path = whole[kind], tmp_path / "g.h5"
     path.write_bytes(data)
     right = load(path)

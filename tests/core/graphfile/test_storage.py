@@ -1,4 +1,4 @@
-"""The graph file: what was written is read, and nothing damaged, foreign or half-written passes for a graph."""
+"""The graph file: reading returns the written graph; nothing damaged, foreign or half-written passes for a graph."""
 
 import dataclasses
 import fcntl
@@ -47,7 +47,7 @@ def datasets(path):
 
 
 def read_everything(path):
-    """All that training reads, on one rank; raises HpcgnnError for what it does not accept."""
+    """All that training reads, on one rank; raises HpcgnnError for files that it does not accept."""
     with GraphFile(path) as file:
         for name, ranks in file.partitionings().items():
             for num_ranks in ranks:

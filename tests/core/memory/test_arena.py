@@ -1,4 +1,4 @@
-"""Memory that is used again: what is alive never overlaps, what is free is found, a repeated step allocates nothing."""
+"""Memory that is used again: live tensors never overlap, free memory is found, a repeated step allocates nothing."""
 
 import contextlib
 import gc

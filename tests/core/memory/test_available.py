@@ -1,4 +1,4 @@
-"""What the machine and its control groups leave."""
+"""The memory that the machine and its control groups leave."""
 
 import pytest
 
@@ -9,7 +9,7 @@ GIB = 1 << 30
 
 @pytest.mark.parametrize("old", (False, True))
 def test_limits_of_groups(tmp_path, monkeypatch, old):
-    """Those of the own group and of all above it count, in both versions; a group without a limit says no number."""
+    """Limits of the own group and of all above it count, in both versions; a group without a limit has no number."""
     table, file = tmp_path / "cgroup", "memory.limit_in_bytes" if old else "memory.max"
     table.write_text("4:memory:/job/step\n3:cpu,cpuacct:/job\n" if old else "0::/job/step\n")
     for name, text in (("", str(9 << 40)), ("job", str(3 * GIB)), ("job/step", "max"), ("other", "1")):

@@ -91,7 +91,7 @@ def test_what_is_recorded_is_what_was_run(tmp_path):
 
 
 def test_a_checkpoint_that_is_older_than_the_record_of_plugins(tmp_path, caplog):
-    """It goes on with the file that is named, and says that nobody can know whether it is the same."""
+    """It goes on with the named file, and warns that nobody can know whether it is the same."""
     present = {"graph": "g", "plugin": "0123456789abcdef"}
     check_identity(tmp_path / "run" / "checkpoints" / "epoch-1.h5", {"graph": "g"}, present)
     assert "does not know the code" in caplog.text

@@ -1,4 +1,4 @@
-"""The account of memory: each storage once, and what torch's operations make while they last."""
+"""The account of memory: each storage once, and results of torch's operations while they last."""
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ def test_each_storage_counts_once():
 
 
 def test_what_operations_make_counts_while_it_lives():
-    """Views and results in place are nothing new; the backward pass counts; what the arena has is not counted twice."""
+    """Views and results in place are nothing new; the backward pass counts; memory of the arena counts once."""
     arena = Arena()
     live, x = LiveTensors(), torch.ones(MIB // 4, requires_grad=True)
     live.begin(afresh=True)

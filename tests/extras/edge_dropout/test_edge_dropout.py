@@ -1,5 +1,6 @@
-"""Edge dropout over ranks: a step on some of the edges is a step on the graph that has these alone, whatever the number
-of ranks; evaluation sees all edges.
+"""Edge dropout over ranks: a step on some of the edges equals a step on the graph that has these alone.
+
+This holds for any number of ranks; evaluation sees all edges.
 """
 
 from dataclasses import replace
@@ -47,7 +48,7 @@ def left(graph, seed, epoch):
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
-    """{name: (layout, path, path of the file of what is left in epoch 0)}."""
+    """{name: (layout, path, path of the file of epoch 0's remaining edges)}."""
     made = {}
     for name, graph in GRAPHS.items():
         where, both = graphs.layout(graph, comm.size), [session_path / f"dropped-{name}{i}.h5" for i in range(2)]
@@ -139,7 +140,7 @@ def test_what_does_not_go_together_is_refused(comm, paths, options, message):  #
 
 
 def test_weights_below_0_are_refused(comm, session_path):
-    """A sum of those that are left could be near 0."""
+    """The sum of the remaining weights could be near 0."""
     graph, path = graphs.with_task(graphs.random_undirected(weighted=True)), session_path / "dropped-negative.h5"
     where = graphs.layout(graph, comm.size)
     if comm.rank == 0:

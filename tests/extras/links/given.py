@@ -14,7 +14,7 @@ GRAPHS = {each.name: graphs.with_task(each) for each in MADE}
 
 
 def held(graph, kind):
-    """What comes with a graph: among the pairs and negatives are equal ones, so that scores tie."""
+    """The held-out edges of a graph: pairs and negatives contain equal ones, so that scores tie."""
     random, n, found = np.random.default_rng(3), graph.num_nodes, {}
     for split, count in (("val", 31), ("test", 12)):
         pairs = random.integers(0, n, (count, 2))
@@ -30,7 +30,7 @@ def held(graph, kind):
 
 
 def written_with_links(comm, folder, prefix):
-    """{(graph, kind): (what is held out, file)}. Collective."""
+    """{(graph, kind): (the held-out edges, file)}. Collective."""
     found = {}
     for name, graph in GRAPHS.items():
         for kind in ("none", "shared", "each"):

@@ -1,5 +1,6 @@
-"""Link prediction on every number of ranks: which edges are held out, the curve and the ranks of edges against a dense
-serial run, and whole jobs.
+"""Link prediction on every number of ranks: the held-out edges, and whole jobs.
+
+The curve and the ranks of edges are compared with a dense serial run.
 """
 
 import csv
@@ -63,7 +64,7 @@ def wrapped(number):
 
 
 def negatives_of(edges, epoch, count, pool):
-    """(E, count): the nodes drawn for training edges [(destination, source)]; equal edges are told apart."""
+    """(E, count): the nodes drawn for training edges [(destination, source)]; equal edges get different draws."""
     seen, numbers = Counter(), []
     for i, j in edges:
         numbers.append(wrapped(i * 0x9E3779B97F4A7C15 + j + seen[i, j] * 0xBF58476D1CE4E5B9))

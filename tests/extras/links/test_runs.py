@@ -1,4 +1,4 @@
-"""Runs of links where those of other tasks have their tests: resumed, leaving nothing, and with mistakes."""
+"""Runs of links by the tests of other tasks' runs: resumed, leaving nothing, and with mistakes."""
 
 import re
 
@@ -47,7 +47,7 @@ def edge_files(comm, session_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_features_of_the_edges_that_remain(comm, edge_files, monkeypatch, name):
-    """Beside a list of all edges, and in means."""
+    """Against a list of all edges, and in means."""
     drawn = Drawn(17, (0.6, 0.2, 0.2))
     for self_loops in ("keep", "add"):
         test_edge_features.test_every_edge_has_its_row(comm, edge_files, name, self_loops, drawn)

@@ -19,7 +19,7 @@ NAME = "random directed weighted"
 
 @pytest.fixture(scope="module")
 def written(comm, session_path):
-    """written(tables of a run, options) -> the lines of the file, in words; and written.given, what is held out."""
+    """written(tables of a run, options) -> the lines of the file, in words; and written.given, the held-out edges."""
     given, path = written_with_links(comm, session_path, "scores")[NAME, "none"]
 
     def write(tables, map_name="one empty", **options):

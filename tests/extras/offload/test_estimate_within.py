@@ -1,4 +1,4 @@
-"""What an estimate says of a limit of memory: a byte less in memory is a byte more on disk, written and read."""
+"""Estimates under a limit of memory: a byte less in memory is a byte more on disk, written and read."""
 
 import json
 

@@ -78,7 +78,7 @@ def _bytes_read(matrix, stop=None):
 
 
 def _as_foretold(trainer, results):
-    """An epoch reads what its first layer takes, forwards and backwards, and an evaluation all of it."""
+    """An epoch reads the input of its first layer, forwards and backwards, and an evaluation all of it."""
     scratch, features = trainer.local.features.scratch, trainer.local.features
     conv, aggregate = trainer.model.convs[0], trainer.constants.get("input aggregate")
     projects = trainer.model.spec.model == "gat"  # again for the gradient, and of all rows
@@ -139,7 +139,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
 
 
 def test_what_goes_where():
-    """With room for all nothing goes; features go before their aggregate; what nobody reads goes first."""
+    """With room for all nothing goes; features go before their aggregate; an input without readers goes first."""
     features = aggregate = 1000
 
     def placed(room, reads_input=True, kept=500):

@@ -1,4 +1,4 @@
-"""What a node leaves to the ranks of a job: the least of what machine, control groups and batch system say."""
+"""The memory that a node leaves to the ranks of a job: the least value of machine, control groups and batch system."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,9 @@ GIB = 1 << 30
 
 
 def test_the_least_counts(monkeypatch):
-    """What ranks hold already is taken of what the machine had left, and is part of the limits of groups and jobs."""
+    """The memory that ranks hold counts against the machine's free memory, and is part of the limits of groups and
+    jobs.
+    """
     monkeypatch.setattr(memory_limit, "machine_available", lambda: 10 * GIB)
     monkeypatch.setattr(memory_limit, "resident_bytes", lambda: GIB)
     monkeypatch.setattr(memory_limit, "group_limits", list)

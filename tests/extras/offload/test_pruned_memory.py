@@ -1,4 +1,4 @@
-"""Shares of pruned layers take no more memory while they are made than what is known before, and what stays of them."""
+"""Making the shares of pruned layers takes at most the forecast memory and the memory of the finished shares."""
 
 import tracemalloc
 

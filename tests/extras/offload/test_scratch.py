@@ -1,4 +1,4 @@
-"""The scratch file: what was written comes back, nothing else does, and nothing is left behind."""
+"""The scratch file: written rows come back, nothing else does, and nothing is left behind."""
 
 import os
 

@@ -81,7 +81,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
 
 
 def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_large, monkeypatch):
-    """The last rank holds far more than its equal share of the node, and all together what there is."""
+    """The last rank holds far more than its equal share of the node, and all ranks hold the available memory."""
     config = configure(make_graphs(comm, session_path)["undirected"], model="sage", scratch=str(tmp_path))
     trainer = build_trainer(comm, config, "metis")
     probe, held = StepProbe.of(trainer.plan, make_plugins), 1 << 20

@@ -1,4 +1,4 @@
-"""Whole jobs in less memory than they take: the advised limit is enough and kept, and what goes wrong is said."""
+"""Whole jobs in less memory than they take: the advised limit is enough and kept, and errors are reported."""
 
 import json
 import math
@@ -32,8 +32,9 @@ def told(run, count=RANKS):
 
 
 def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
-    """Where that is too little for training but not for a layer, the rest is on disk; where it is too little for that,
-    the job goes on as without a limit, and says so.
+    """Where that is too little for training but not for a layer, the rest is on disk.
+
+    Where it is too little for a layer, the job reports this and goes on as without a limit.
     """
     free, held, scratch = tmp_path / "free", tmp_path / "held", tmp_path / "scratch"
     scratch.mkdir()

@@ -1,4 +1,4 @@
-"""Whole jobs over oneCCL where its library was built, and over ccl with a stand-in; and what is said without them."""
+"""Whole jobs over oneCCL where its library was built, and over ccl with a stand-in; and the messages without them."""
 
 from pathlib import Path
 

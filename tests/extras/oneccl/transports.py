@@ -22,7 +22,7 @@ def over_alltoall():
 
 
 def over_oneccl():
-    """oneCCL beside MPI, where `env/build-oneccl.sh` has built its library."""
+    """oneCCL together with MPI, where `env/build-oneccl.sh` has built its library."""
     from hpcgnn.extras.oneccl.communicator import oneccl_communicator
     from hpcgnn.extras.oneccl.library import load
 

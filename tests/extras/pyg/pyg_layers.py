@@ -1,7 +1,7 @@
-"""Every class of torch_geometric.nn.conv and the models named below: how each is made, and what its forward takes.
+"""Every class of torch_geometric.nn.conv and the models named below: its constructor, and the arguments of its forward.
 
-Classes are found, and arguments are found from the signatures; the tables here have only what cannot be guessed. A new
-class of PyG that cannot be made from its signature fails the tests until it has an entry.
+Classes are found, and arguments are found from the signatures; the tables here have only entries that cannot be
+guessed. A new class of PyG that cannot be made from its signature fails the tests until it has an entry.
 """
 
 import inspect
@@ -124,7 +124,7 @@ def make(name):
 
 
 def inputs(name, layer, num_nodes, num_edges):
-    """({argument: rows of nodes}, {argument: rows of edges}) of this layer's forward, besides x and edge_index."""
+    """Arguments of this layer's forward after x and edge_index: ({name: rows of nodes}, {name: rows of edges})."""
     draw = torch.Generator().manual_seed(7)
 
     def randn(*shape):
@@ -157,7 +157,7 @@ def rows(name, num_nodes):
 def wrapped(name):
     """(the way, the reason, the wrapped layer or None): 'streams', 'keeps messages', 'refused' or 'not tried'.
 
-    A layer that streams may still be refused for what it asks of its edges when it runs: `tried` says this.
+    A layer that streams may still be refused for its use of edges when it runs: `tried` shows this.
     """
     if name in FOREIGN:
         taken = inspect.signature(getattr(pyg, name).forward).parameters

@@ -1,4 +1,4 @@
-"""`hpcgnn export --to` and `import-weights`: what real layers of PyG's make of the weights, and the way back."""
+"""`hpcgnn export --to` and `import-weights`: PyG's layers compute the same with the weights, and the way back."""
 
 from dataclasses import replace
 
@@ -106,7 +106,7 @@ def predicted(command, tmp_path):
 
 
 def networks(path):
-    """What the recipe of docs/results.md makes of an exported file: {name: value}."""
+    """The networks that the recipe of docs/results.md builds from an exported file: {name: value}."""
     names = {}
     exec(example("results.md", "class Net").replace('"pyg.safetensors"', repr(str(path))), names)
     return names
@@ -121,7 +121,7 @@ def inputs(graph):
 
 @of_models
 def test_pyg_computes_the_same_and_its_weights_come_in(runs, predicted, tmp_path, name):
-    """Those of a network that has never been here: other weights, biases before the batch norm, running statistics."""
+    """Weights of a network that has never been here: other values, biases before the batch norm, running statistics."""
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
     run_dir, graph, options = runs(name)
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
@@ -159,7 +159,7 @@ def test_weights_of_dgl_come_back(runs, tmp_path, name):
 
 
 def test_targets_are_beside_the_layers(runs, predicted, tmp_path):
-    """What layers of PyG's do not know is in the file's metadata, and comes in again."""
+    """Values unknown to PyG's layers are in the file's metadata, and come in again."""
     run_dir, graph, _ = runs("gcn targets")
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
     assert "targets.mean" not in safetensors.load_file(tmp_path / "m.safetensors")

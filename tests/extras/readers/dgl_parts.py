@@ -1,9 +1,10 @@
 """Facts of dgl-parts.tgz and dgl-graphbolt.tgz, folders that DGL 2.1.0 itself partitioned.
 
-The first feature of a node is its number before the partitioning, and the weight of edge e is e + 1. `ends` has the
-ends of edge e. one/ has one type; several/ has papers and authors, edges by destination. graphbolt-one/ and
-graphbolt-several/ have no graph.dgl; the first has neither ids nor data of edges. graphstorm/ has the names and files
-that GraphStorm's documentation shows. The program that made them is in the repository's history, in this file.
+The first feature of a node is its number before the partitioning, and the weight of edge e is e + 1. The function
+`ends` returns its ends. The folder one/ has one type, and several/ has papers and authors, edges by
+destination. The folders graphbolt-one/ and graphbolt-several/ have no graph.dgl; the first has neither ids nor data of
+edges. The folder graphstorm/ has the names and files that GraphStorm's documentation shows. The program
+that made them is in the repository's history, in this file.
 """
 
 from pathlib import Path

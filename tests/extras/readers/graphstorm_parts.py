@@ -1,6 +1,6 @@
 """Facts of graphstorm.tgz: a folder that GraphStorm 0.5.1 constructed and partitioned, over DGL 2.1.0.
 
-The ids of papers and authors are words, p0, p7, … and a0, a3, …; the first feature of a node is its number, and one
+The ids of papers and authors are words: p0, p7, … and a0, a3, …. The first feature of a node is its number, and one
 part has one author. The program that made it is in the repository's history, in this file.
 """
 

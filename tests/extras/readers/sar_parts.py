@@ -1,9 +1,9 @@
 """Facts of dgl-sar.tgz: folders that DGL 2.1.0 partitioned by the steps of SAR's examples (github.com/IntelLabs/SAR).
 
-arxiv/ has the steps of examples/partition_arxiv_products.py and mag/ those of examples/partition_mag.py, on graphs of
-OGB's shapes: the latter has `year`, and `reltype` of edges, which OGB's files bring. cora/ has those of
-examples/partition_graph.py for a data set of DGL. The first feature of a node is its number before the partitioning.
-The program that made them is in the repository's history, in this file.
+The folder arxiv/ has the steps of examples/partition_arxiv_products.py, and mag/ has the steps of
+examples/partition_mag.py. Their graphs have OGB's shapes: mag/ has `year`, and `reltype` of edges, which OGB's files
+bring. The folder cora/ has the steps of examples/partition_graph.py for a data set of DGL. The first feature of a node
+is its number before the partitioning. The program that made them is in the repository's history, in this file.
 """
 
 from pathlib import Path

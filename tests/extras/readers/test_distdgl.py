@@ -47,7 +47,7 @@ def test_one_type(folder):
 
 
 def test_graphs_of_graphbolt_without_ids_of_edges(folder):
-    """The edges are those that were partitioned. Data of edges would belong to none, and are refused."""
+    """The graph has exactly the partitioned edges. Data of edges would belong to none, and are refused."""
     import_graph(folder / "graphbolt-one", folder / "graph.h5")
     with GraphFile(folder / "graph.h5") as file:
         indptr, src, number = (file.read(name) for name in (*STRUCTURE[:2], "nodes/features"))

@@ -61,7 +61,7 @@ def ids_and_numbers(path):
 
 
 def test_a_folder_of_graphstorm_itself(tmp_path):
-    """Ids, names, edges and splits as they are: nothing is said of it. A part has one author, whose feature is one."""
+    """Ids, names, edges and splits as they are, without a message. A part has one author, whose feature is one."""
     with tarfile.open(graphstorm_parts.ARCHIVE) as archive:
         archive.extractall(tmp_path, filter="data")
     import_graph(tmp_path / "acm", tmp_path / "g.h5")

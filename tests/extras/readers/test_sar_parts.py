@@ -44,7 +44,7 @@ def test_one_type(folder, tmp_path, name):
 
 
 def test_several_types(folder, tmp_path):
-    """`features` beside an equal `feat`, and the number of the relation at each edge, need no option."""
+    """`features` equal to `feat`, and the number of the relation at each edge, need no option."""
     told = Reporter()
     import_graph(
         folder / "mag", tmp_path / "g.h5", tables=Options(ignore=("year",)), resources=Resources(reporter=told)

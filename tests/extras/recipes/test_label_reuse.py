@@ -1,5 +1,6 @@
-"""Labels as inputs: who is drawn, what the loss is taken on, and what evaluation gives, on every number of ranks,
-beside a dense serial run.
+"""Labels as inputs: the drawn nodes, the nodes of the loss, and the results of evaluation.
+
+The reference on every number of ranks is a dense serial run.
 """
 
 import json

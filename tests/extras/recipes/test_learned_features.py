@@ -1,5 +1,6 @@
-"""Inputs of nodes that are not the file's: ones, degrees, and features that are learned, on every number of ranks,
-beside a dense serial run with one table of embeddings.
+"""Inputs of nodes that are not the file's: ones, degrees, and learned features, on every number of ranks.
+
+The reference is a dense serial run with one table of embeddings.
 """
 
 import functools
@@ -93,7 +94,7 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
 
 
 def test_rows_are_never_summed_over_ranks(comm, planted):
-    """What an all-reduce carries are the gradients of the model alone."""
+    """An all-reduce carries the gradients of the model alone."""
     trainer = build_trainer(comm, configure(planted[0], features="learned:8", hidden=4), "metis", 60)
     comm.ledger.take()
     trainer.step(0)

@@ -1,4 +1,4 @@
-"""`hpcgnn propagate` and --model sign of what it writes, beside dense matrices on any number of ranks."""
+"""`hpcgnn propagate` and --model sign on its output, against dense matrices on any number of ranks."""
 
 import uuid
 
@@ -72,7 +72,7 @@ def contents(path):
 
 
 def columns_of(path, operators, label_hops):
-    """The same columns by dense matrices, each training node's labels apart from those of its fold."""
+    """The same columns by dense matrices, each training node's labels apart from its own fold's."""
     nodes, (src, dst, weight) = contents(path)
     x, labels, train = nodes["features"].astype(float), nodes["labels"], nodes["split"] == 1
     hot = np.eye(CLASSES)[labels] if labels.ndim == 1 else labels.astype(float)

@@ -1,5 +1,6 @@
-"""The configurations of jobs/configs: a job would start with each on a small graph of its kind, and each says what is
-published and whether it has been run.
+"""The configurations of jobs/configs: a job would start with each on a small graph of its kind.
+
+Each names the published result, and whether it has been run.
 """
 
 import logging
@@ -40,7 +41,7 @@ def graphs(tmp_path_factory):
 
 
 def kind_of(filed):
-    """Which of the graphs is as that of a configuration."""
+    """The graph that resembles a configuration's."""
     if filed["model"] == "rgcn":
         return "types"
     return "features" if filed.get("features") == "edges" else "plain"

@@ -1,5 +1,6 @@
-"""Correct & Smooth and label propagation on every number of ranks, beside SciPy's sparse matrices in one process, and
-beside PyG's where it is installed; and as users ask for them.
+"""Correct & Smooth and label propagation on every number of ranks, and in users' commands.
+
+The reference is SciPy's sparse matrices in one process, and PyG where it is installed.
 """
 
 import csv

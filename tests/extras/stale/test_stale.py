@@ -1,4 +1,4 @@
-"""Delayed rows against oracles that remember: values, gradients, bytes, and what is saved."""
+"""Delayed rows against oracles that remember: values, gradients, bytes, and the saved state."""
 
 import graphs
 import numpy as np
@@ -60,8 +60,8 @@ class Delayed:
 
 @pytest.mark.parametrize("shape", [AttentionShape(3, 4), AttentionShape(2, 3, average=True)], ids=str)
 def test_attention(comm, session_path, shape):
-    """y of own rows of now and others' of then; a gradient of remote rows is that of the whole softmax it was part
-    of.
+    """y from own rows of this epoch and others' earlier rows; the gradient of remote rows comes from the whole earlier
+    softmax.
     """
     graph, where, file = stored(comm, session_path, "random directed")
     src, dst = edges_of(graph, "add")
@@ -71,7 +71,7 @@ def test_attention(comm, session_path, shape):
         far = torch.from_numpy(owner[src] != owner[dst])[:, None]
 
         def layer(own, others):
-            """y by all edges; rows of remote sources are those of `others`."""
+            """y by all edges; rows of remote sources come from `others`."""
             rows = torch.where(far, others[src, : f + h], own[src, : f + h])
             logit = torch.nn.functional.leaky_relu(own[dst, f + h :] + rows[:, f:], shape.slope)
             mask = edge_mask(src, dst, h)
@@ -103,7 +103,7 @@ def test_attention(comm, session_path, shape):
 
 @pytest.mark.smoke
 def test_what_is_on_its_way_is_saved_by_every_rank(comm, graph, shared_path):
-    """Where it does not fit, the schedule starts afresh and says so."""
+    """Where it does not fit, the schedule starts afresh and logs this."""
     usual = {"eval_every": 3, "checkpoint_every": 4, "model": "gat", "hidden": 4, "heads": 2, "schedule": "stale"}
     train_into(comm, graph, shared_path / "run", **usual, stale_epochs=2, epochs=10)
     folder = checkpoints(shared_path / "run")[-1].parent

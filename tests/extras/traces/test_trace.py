@@ -1,4 +1,4 @@
-"""`--trace`: files in the Trace Event Format, with every kind of span, that change nothing of what is learned."""
+"""`--trace`: files in the Trace Event Format with every kind of span; the results of training stay the same."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ def document(run_dir, rank):
 
 @pytest.fixture(scope="module")
 def traced(comm, graph, session_path):
-    """The run directory of a run of which epochs 2 and 3 are traced."""
+    """The run directory of a run that traces epochs 2 and 3."""
     run_dir = session_path / "traced"
     options = {"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 3, "halo_buffer": 0.01, "hidden": 8}
     train_into(comm, graph, session_path / "untraced", **options)
@@ -88,7 +88,7 @@ def test_every_kind_of_span_is_there(comm, traced):
 
 @pytest.mark.ranks(2)
 def test_the_offset_between_clocks_is_found(comm):
-    """Clocks that differ by an hour per rank: what is found is right within what it says of itself."""
+    """Clocks that differ by an hour per rank: the estimated offset is right within its own uncertainty."""
     offset, uncertain = offset_to_first(comm, lambda: clock() - 3600.0 * comm.rank)
     assert offset == pytest.approx(3600.0 * comm.rank, abs=uncertain + 1e-6) and 0 <= uncertain < 5
 

@@ -1,6 +1,6 @@
-"""A stand-in for the package of this name, in tests only: registers a backend `ccl` that has what ccl has on CPUs.
+"""A stand-in for the package of this name, in tests only: registers a backend `ccl` with ccl's operations on CPUs.
 
-That is collective calls, here those of gloo, and neither send nor receive.
+These are collective calls, here gloo's, and neither send nor receive.
 """
 
 import torch.distributed as dist
