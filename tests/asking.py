@@ -1,4 +1,4 @@
-"""What tests ask a halo policy for, in a word: an operator, applied at once."""
+"""Requests of tests to a halo policy, in a word: an operator, applied at once."""
 
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer

@@ -1,4 +1,4 @@
-"""What all tests share: the policies of the program itself, and the folder that `oracle` and `graphs` are imported
+"""Shared parts of all tests: the policies of the program itself, and the folder that `oracle` and `graphs` are imported
 from.
 """
 
@@ -57,14 +57,14 @@ def pytest_itemcollected(item):
 
 
 def _room(path):
-    """The folder of tests/ that a test is in; of those of ranks, the folder below."""
+    """The folder of tests/ that a test is in; for tests of ranks, the folder below."""
     parts = Path(path).relative_to(HERE).parts
     return "/".join(parts[: 2 if parts[0] == "mpi" else 1])
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Count a test and its processor time, that of the processes that it waits for included."""
+    """Count a test and its processor time, with the time of the processes that it waits for."""
     begin = sum(os.times()[:4])
     try:
         return (yield)
@@ -132,7 +132,7 @@ def pytest_collection_finish(session):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
-    """Nor need they go through what is left after the last test of a file: mostly what pytest keeps for its report."""
+    """Nor need they go through the objects left after the last test of a file: mostly pytest's data for its report."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         gc.collect()

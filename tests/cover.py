@@ -15,8 +15,8 @@ def cover(cases, strength, cost=lambda name: 0):
     """Some names of cases that together have every combination of the values of `strength` axes, and every value.
 
     cases: {name: {axis: value}}; the axis RANKS, if there is one, is in no combination. cost(name): a number. Greedy:
-    next is the case with most combinations that lack, of several one of the least cost, of these the one whose name has
-    the largest hash, so that no axis follows another.
+    next is the case with most combinations that lack, of several one of the least cost. Of these the name with the
+    largest hash is next, so that no axis follows another.
     """
     lacking = {}
     for name, values in cases.items():
@@ -46,8 +46,8 @@ def test_of(item):
 
 
 def group(item):
-    """(the name of a test, whether the case is slow): such cases are chosen together. A lane leaves those of the other
-    out, and they cover no value for it.
+    """(the name of a test, whether the case is slow): such cases are chosen together. A lane leaves the cases of the
+    other out, and they cover no value for it.
     """
     return test_of(item), item.get_closest_marker("slow") is not None
 
@@ -61,7 +61,7 @@ def strength(item):
 
 
 def only_slow(collected):
-    """Names of tests of a promise of which all cases are slow. collected: {name: [whether each case is slow]}."""
+    """Names of tests of a promise that have slow cases alone. collected: {name: [whether each case is slow]}."""
     return sorted(name for name in collected if all(collected[name]) and name in _promised())
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 
 def damages(size):
-    """Strategies of (number of the bit, where the file ends or None) for a file of so many bytes."""
+    """Strategies of (number of the bit, where the file ends or None) for a file of this many bytes."""
     return st.integers(0, size * 8 - 1), st.one_of(st.none(), st.integers(0, size))
 
 

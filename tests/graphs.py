@@ -83,8 +83,8 @@ def two_cliques(n=12):
 
 
 def rings(count=9, n=400, seed=4):
-    """Rings of n nodes, of each of which the first node has edges to those of other rings, and a tenth of the others
-    one.
+    """Rings of n nodes. The first node of each ring has edges to the first nodes of other rings, and a tenth of the
+    others one.
     """
     pairs = [(ring * n + i, ring * n + (i + 1) % n) for ring in range(count) for i in range(n)]
     pairs += [(one * n, other * n) for one in range(count) for other in range(one)]
@@ -263,7 +263,7 @@ def write_file(file_path, graph, where, ranks, sparse=False):
 
 
 def planted(file_path, ranks=(), clusters=16, **spec):
-    """Write a generated graph with maps for these numbers of ranks; returns its path. spec: what is not usual."""
+    """Write a generated graph with maps for these numbers of ranks; returns its path. spec: values that are not usual."""
     usual = {"nodes": 300, "degree": 6, "features": 8, "classes": 3, "seed": 1}
     generate_graph("planted", file_path, Spec(**{**usual, **spec}))
     if ranks:

@@ -2,9 +2,10 @@
 
     python tests/lanes.py [--all | --gate | --part NAME…] [-- pytest options]
 
-Without an option it is the quick lane: every promise once (promises.toml). --all adds the slow lane. --gate adds those
-parts of the slow lane that the commits of the last twelve hours touch, and one of the others by the number of commits,
-while there is time. Parts run beside each other, the longest first; a part's output appears when it ends.
+Without an option it is the quick lane: every promise once (promises.toml). --all adds the slow lane. The option --gate
+adds parts of the slow lane that the commits of the last twelve hours touch. It also adds one of the others by the
+number of commits, while there is time. Parts run at the same time, the longest first; a part's output appears when it
+ends.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def of_ranks(ranks, transport, *options):
 
 
 def tests_of(*names):
-    """Files of tests/mpi by their names, each of which there is."""
+    """Files of tests/mpi by their names; each name has a file."""
     found = {name: sorted(ROOT.glob(f"tests/mpi/*/test_{name}.py")) for name in names}
     assert all(found.values()), f"no such files of tests: {[name for name in names if not found[name]]}"
     return [str(path.relative_to(ROOT)) for paths in found.values() for path in paths]
@@ -153,7 +154,7 @@ def _git(*words):
 
 
 class Runner:
-    """Runs parts beside each other and shows their output one after the other."""
+    """Runs parts at the same time and shows their output one after the other."""
 
     def __init__(self, options, gate):
         self._options, self._gate = options, gate
@@ -213,7 +214,7 @@ class Runner:
 
 
 def _unmarked(part):
-    """What leaves tests of the slow lane out of the quick one."""
+    """The options that leave tests of the slow lane out of the quick one."""
     return ("-m", "not slow") if part.quick and "pytest" in part.command and part.command.count("-m") == 1 else ()
 
 

@@ -1,4 +1,4 @@
-"""What the right answers are: dense, serial, float64, from the papers' formulas. Imports nothing of the package.
+"""The right answers: dense, serial, float64, from the papers' formulas. Imports nothing of the package.
 
 Rows and columns are original node ids. `adjacency[v, u]` is the weight of the edge u -> v, so aggregation is
 adjacency @ x.
@@ -28,9 +28,10 @@ def adjacency(n, src, dst, weight=None, self_loops="keep"):
 
 
 def operator(a, norm):
-    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2; a degree of 0 scales by 0,
-    and so does one of at most 2^-23 of that of the absolute weights, whose float32 it is the rounding of. (Edges of one
-    pair of nodes should not cancel here: the matrix has their sum alone.)
+    """The dense matrix of an aggregation: sum A, mean D_in^-1 A, sym D_in^-1/2 A D_out^-1/2.
+
+    A degree of 0 scales by 0. So does a degree of at most 2^-23 of the sum of absolute weights, since it is the
+    rounding of that sum's float32. (Edges of one pair of nodes should not cancel here: the matrix has their sum alone.)
     """
 
     def power(degree, exponent):
@@ -108,8 +109,9 @@ def _even_rounds(rows, cap):
 
 
 def _dealt_rounds(rows, cap):
-    """({(ring offset - 1, row): round}, rows of each round on the rank that receives or sends most), a new round where
-    some rank would have more than `cap` rows.
+    """({(ring offset - 1, row): round}, rows of each round on the rank that receives or sends most).
+
+    A new round starts where some rank would have more than `cap` rows.
     """
     size, round_of, sizes, filled = len(rows), {}, [], None
     for k in range(size - 1):
@@ -174,8 +176,8 @@ def dropout_mask(seed, epoch, layer, purpose, n, columns, p):
 
 
 def kept_edges(key, row_ids, column_ids, ends, p):
-    """bool (E,): which edges of rows to columns (original ids, int64) edge dropout keeps. Equal edges are told apart by
-    their order; ends: what the rows are of the edges.
+    """bool (E,): which edges of rows to columns (original ids, int64) edge dropout keeps. Equal edges differ by their
+    order; ends: whether the rows are the edges' sources, destinations or either.
     """
     dst, src = (column_ids, row_ids) if ends == "rows_are_sources" else (row_ids, column_ids)
     if ends == "rows_are_either":
@@ -201,8 +203,8 @@ def _normalise(kind, x, weight, bias):
 
 
 def of_a_mean(aggregate, dropped, edges):
-    """Dropout of an aggregate (n, F) with the deviation of a mean of d rows, d the in-edges (n,) or 1: that of one row
-    over √d.
+    """Dropout of an aggregate (n, F) with the deviation of a mean of d rows, d the in-edges (n,) or 1. This is one
+    row's deviation over √d.
     """
     share = torch.from_numpy(1 / np.sqrt(np.maximum(edges, 1)))[:, None]
     return (1 - share) * aggregate + share * dropped
@@ -228,9 +230,12 @@ def model(
     """Logits (n, C) by the formulas of the papers.
 
     a: (n, n) adjacency with the self loops that the model wants. x: (n, F). parameters: {name: float64 tensor}. edges:
-    (n,), the number of in-edges of each node, those loops among them. kept:
-    whether the first layer's dropout acts on the aggregate; scaled: with the noise of a mean of as many rows as there
-    are in-edges, d: each element is x (1 - 1/√d) + dropout(x) / √d. input_dropout: the rate there (None: dropout).
+    (n,), the number of in-edges of each node, those loops among them.
+
+    kept: whether the first layer's dropout acts on the aggregate. input_dropout: the rate there (None: dropout).
+
+    scaled: with the noise of a mean of as many rows as there are in-edges, d. Each element is x (1 - 1/√d) + dropout(x)
+    / √d.
     """
     n, p_in = len(a), dropout if input_dropout is None else input_dropout
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sgc": "sym", "sage": "mean", "gin": "sum"}[kind]))
@@ -330,9 +335,12 @@ def train_layer_by_layer(a, x, labels, train, val, parameters, *, kind, epochs, 
     """[loss of every epoch] of Retexo's recipe (Kolluri et al., 2023): each layer with a head, Adam, its best epoch
     kept.
 
-    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,); parameters: {name: float64
-    tensor} at the start, changed in place; epochs: a value for each layer; kind: 'gcn' or 'sage'. edges: (n,), the
-    in-edges by which the noise of aggregates is scaled, or None.
+    a: (n, n) adjacency with the self loops that the model wants; train, val: bool (n,).
+
+    parameters: {name: float64 tensor} at the start, changed in place; epochs: a value for each layer; kind: 'gcn' or
+    'sage'.
+
+    edges: (n,), the in-edges by which the noise of aggregates is scaled, or None.
     """
     n, losses, layers = len(a), [], len(epochs)
     matrix = torch.from_numpy(operator(a, {"gcn": "sym", "sage": "mean"}[kind]))
@@ -406,8 +414,9 @@ def train_by_averaging(
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 
-    a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks; every: steps of a rank in a round;
-    correct: an exact step after this many rounds, or 0.
+    a: (n, n) adjacency with the self loops that the model wants; owner: (n,) ranks.
+
+    every: steps of a rank in a round; correct: an exact step after this many rounds, or 0.
     """
     inside, losses, parts = a * (owner[:, None] == owner[None, :]), [], {}
     settings = {"kind": kind, "layers": layers, "dropout": dropout, "kept": True, "seed": seed}

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def read(name):
-    """The text of a page of docs/. Skips where there is no documentation beside the tests."""
+    """The text of a page of docs/. Skips where the tests come without documentation."""
     path = ROOT / "docs" / name
     if not path.exists():
         pytest.skip("there is no documentation beside the tests")

@@ -119,7 +119,7 @@ def room(name):
 
 
 def rooms_below():
-    """{room: the other rooms that its files import from}: a room is a folder of the package, or a file at their level."""
+    """{room: other rooms that its files import from}: a room is a folder of the package, or a file at their level."""
     below = {}
     for path in FILES:
         parts = path.relative_to(ROOT).parts

@@ -1,4 +1,4 @@
-"""CITATION.cff and the changelog are of the version that the package says it is."""
+"""CITATION.cff and the changelog have the version of the package."""
 
 import re
 from pathlib import Path

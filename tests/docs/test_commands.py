@@ -1,6 +1,6 @@
-"""Every command of the documentation is one that the program takes: read by the parsers that read a user's.
+"""Every command of the documentation is accepted by the program: read by the parsers that read a user's.
 
-Blocks of shell on all pages: `hpcgnn COMMAND`, `python -m partition_tools COMMAND`, and what follows `--` of a job
+Blocks of shell on all pages: `hpcgnn COMMAND`, `python -m partition_tools COMMAND`, and the words after `--` of a job
 script, which are options of `hpcgnn train`. Values are read as well, and checked as a configuration is.
 """
 
@@ -42,7 +42,7 @@ def commands(text):
 
 
 def ours(words):
-    """(parser's name, arguments) of what our parsers read of a command, or None: variables of a shell have no value."""
+    """(parser's name, the words of a command that our parsers read), or None: variables of a shell have no value."""
     if any("$" in word for word in words):
         return None
     for place, word in enumerate(words):
@@ -58,7 +58,7 @@ def ours(words):
 
 @cache
 def choices():
-    """Those of the registries, with the plugin that pages have for an example."""
+    """Choices of the registries, with the plugin that pages have for an example."""
     known = registry_choices()
     if "edgeconv" not in MODELS:
         register("edgeconv")(type("EdgeConv", (), {}))

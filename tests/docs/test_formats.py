@@ -1,4 +1,4 @@
-"""The lines of Python on docs/formats.md read what the program writes."""
+"""The lines of Python on docs/formats.md read the files of the program."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the files of which the page speaks."""
+    """A folder with the files named on the page."""
     folder = tmp_path_factory.mktemp("formats")
     for line in COMMANDS.strip().splitlines():
         done = start(0, "-m", *line.split(), cwd=folder)

@@ -1,4 +1,4 @@
-"""The recipes of docs/importing.md import what they say, run one by one on files of the names that they have."""
+"""The recipes of docs/importing.md import the named data, run one by one on files of the names that they have."""
 
 import re
 import shlex

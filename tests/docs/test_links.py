@@ -1,4 +1,4 @@
-"""What the documentation names exists: pages and headings that are linked to, files, commands and their options."""
+"""Names in the documentation exist: pages and headings that are linked to, files, commands and their options."""
 
 import argparse
 import ast
@@ -101,7 +101,7 @@ def our_options():
 
 
 def flags_of(parser):
-    """{command: its flags, and those of commands below it} of a parser with sub-commands."""
+    """{command: its flags, and the flags of commands below it} of a parser with sub-commands."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return {name: all_flags(command) for action in below for name, command in action.choices.items()}
 

@@ -1,4 +1,4 @@
-"""The page of options is what the parsers say now."""
+"""The page of options equals the help of the parsers."""
 
 import subprocess
 import sys

@@ -58,7 +58,7 @@ def test_every_table_has_a_date_and_a_command(paper):
 
 @pytest.mark.parametrize("last, code", [("echo done", 0), ("false", 1)])
 def test_a_section_is_made_in_its_folder(paper, tmp_path, monkeypatch, last, code):
-    """With its output, machine and date; a command that fails is told."""
+    """With its output, machine and date; a command that fails is reported."""
     (tmp_path / "page.md").write_text(PAGE.format(last=last))
     (tmp_path / "data.npz").write_text("7\n")
     monkeypatch.setattr(paper, "PAGE", tmp_path / "page.md")

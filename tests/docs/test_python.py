@@ -15,7 +15,7 @@ N = 40
 
 
 def names():
-    """What the recipes take as given."""
+    """The names that the recipes take as given."""
     random = np.random.default_rng(1)
     split = random.integers(0, 3, N)
     return {

@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md quotes is what the program says."""
+"""Quotations of docs/troubleshooting.md are messages of the program."""
 
 import ast
 import re

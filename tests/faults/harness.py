@@ -1,7 +1,7 @@
-"""Start a job with a fault in it, judge how it ended, and whether what it leaves behind can be used.
+"""Start a job with a fault in it, judge how it ended, and whether the files it leaves can be used.
 
-What must hold whatever goes wrong: the job ends in time on all ranks, it does not claim success that it has not had,
-every checkpoint under its final name reads, no process is left, and the same command with --resume continues.
+Rules whatever goes wrong: the job ends in time on all ranks, and claims no success that it has not had. Every
+checkpoint under its final name reads. No process is left, and the same command with --resume continues.
 """
 
 import contextlib
@@ -46,8 +46,8 @@ class Injection:
 
 @dataclass(frozen=True)
 class Outcome:
-    """code: None for a job that had to be ended from outside; happened: whether the stage was reached; since: seconds
-    from then to the job's end.
+    """code: None for a job that had to be ended from outside; happened: whether the stage was reached. Seconds in
+    `since` count from then to the job's end.
     """
 
     code: int | None
@@ -74,7 +74,7 @@ def nursery(*modules):
 
 
 def proxy(server):
-    """The beginning of a command whose ranks a server of `nursery` forks: what follows is told to it."""
+    """The beginning of a command whose ranks a server of `nursery` forks: the server gets the words after it."""
     return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server)
 
 
@@ -88,8 +88,10 @@ def start(
     per_node=None,
     without_mpi=False,
 ):
-    """Run `hpcgnn train` with the fault, resuming what the run directory has. server: of `nursery()`. per_node: ranks
-    of a node, for --intra-node shared (None: all are on one). without_mpi: with the variables of torchrun.
+    """Run `hpcgnn train` with the fault, resuming the state of the run directory.
+
+    server: of `nursery()`. per_node: ranks of a node, for --intra-node shared (None: all are on one). without_mpi: with
+    the variables of torchrun.
     """
     mark = tempfile.NamedTemporaryFile(prefix="fault-")
     command = [injection.stage, injection.fault, injection.rank, injection.times, "--", "train", "--graph", graph]
@@ -116,7 +118,7 @@ def start(
 
 
 def _end_session(job):
-    """End what is left of a job, by the process group that it was started with."""
+    """End the rest of a job, by the process group that it was started with."""
     try:
         os.killpg(job.pid, signal.SIGTERM)
         job.wait(5)
@@ -126,7 +128,7 @@ def _end_session(job):
 
 
 def complaint(injection, outcome, run_dir):
-    """What is wrong with how a job ended and what it left, in words; '' if nothing is."""
+    """Faults in how a job ended and in the files it left, in words; '' if there is none."""
     if outcome.code is None:
         return f"hung: still there after {outcome.seconds:.0f} s"
     expected_to_fail = outcome.happened and injection.fault not in CALM and not _harmless(injection)

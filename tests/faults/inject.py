@@ -35,7 +35,7 @@ STOP_SECONDS = 3.0
 
 
 def lose_memory():
-    """From now on there is hardly any: what the process has, and 1 MiB. Then use it up."""
+    """From now on there is hardly any: the memory that the process has, and 1 MiB. Then use it up."""
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
     hoard = []
@@ -114,7 +114,7 @@ def _counts(args, kwargs, kind):
 
 
 def split_nodes(per_node):
-    """Let so many consecutive ranks be a node of their own, for ranks that share memory."""
+    """Let this many consecutive ranks be a node of their own, for ranks that share memory."""
     from hpcgnn.comm import node_memory
 
     inner = node_memory.MpiNodeMemory.__init__

@@ -1,9 +1,9 @@
-"""Ranks that start in no time: forked from a process that has loaded torch, so that hundreds of jobs are a matter of
-minutes.
+"""Ranks that start in no time: forked from a process that has loaded torch. So hundreds of jobs take minutes.
 
-It is the fork server of the program (`hpcgnn/fork_server`), for many jobs in place of one, and for programs and faults
-besides `hpcgnn`. To the launcher and to the rest of the job its proxies are the ranks. Their curves.png is empty:
-drawing takes longer than all else of a small job. tests/report draws it, and so does each job with its own start.
+It is the fork server of the program (`hpcgnn/fork_server`), for many jobs in place of one. It also serves other
+programs than `hpcgnn`, and faults. To the launcher and to the rest of the job its proxies are the ranks. Their
+curves.png is empty: drawing takes longer than all else of a small job. tests/report draws it, and so does each job with
+its own start.
 """
 
 import atexit
@@ -24,8 +24,8 @@ from hpcgnn.fork_server.server import ForkServer, become_rank, listen
 
 
 def run(arguments):
-    """What the proxy was started with: `-m hpcgnn …`, `-c PROGRAM …` or `SCRIPT.py …`, read as Python reads them, or a
-    fault and its job.
+    """Run the words of the proxy: `-m hpcgnn …`, `-c PROGRAM …` or `SCRIPT.py …`, read as Python reads them, or a fault
+    and its job.
     """
     if arguments[0].endswith(".py"):
         sys.path[0], sys.argv = os.path.dirname(arguments[0]), arguments
@@ -43,7 +43,7 @@ def run(arguments):
 
 
 def code_of(leaving):
-    """What a SystemExit returns."""
+    """The exit code of a SystemExit."""
     return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 
 
@@ -79,8 +79,8 @@ def undrawn(run_dir):
 def serve(path, *modules):
     """Fork a rank for every proxy that asks, until the process that started this one ends.
 
-    modules: what ranks import besides, where it is installed; before torch, of which some need all. `-NAME` cannot be
-    imported.
+    modules: further imports of ranks, where they are installed. They come before torch, for some need all of them.
+    `-NAME` cannot be imported.
     """
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     hpcgnn.__main__.set_process_policies()

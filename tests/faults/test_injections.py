@@ -1,6 +1,6 @@
 """Jobs in which a rank fails at one of the stages: they end, in time, with an error, and can be continued.
 
-Each test continues what the one before left; the last one compares the curve with that of a run without faults.
+Each test continues the run that the one before left; the last one compares the curve with a run's without faults.
 """
 
 import pytest

@@ -1,5 +1,5 @@
-"""A rank of 32 is killed or stopped: what the watchdog promises must hold on many ranks, here many more than cores.
-And thousands of steps leave memory and open files as they were: a leak of a page a step ends a run of a week.
+"""A rank of 32 is killed or stopped: the watchdog's promises must hold on many ranks, here many more than cores. And
+thousands of steps leave memory and open files as they were: a leak of a page a step ends a run of a week.
 """
 
 import os

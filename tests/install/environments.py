@@ -1,4 +1,6 @@
-"""What the tests of installations share: a shell that knows nothing of this one, and a compiler that is in a hurry."""
+"""Shared parts of the tests of installations: a shell that knows nothing of this one, and a compiler that is in a
+hurry.
+"""
 
 import os
 import subprocess
@@ -10,14 +12,14 @@ BORROW = """echo "$BORROWED" > "$(python -c 'import sysconfig; print(sysconfig.g
 
 
 def clean():
-    """This shell's variables less those by which pip would look elsewhere, and those of launchers."""
+    """This shell's variables without the variables of launchers, and without any by which pip would look elsewhere."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "PMI", "OMPI", "SLURM", "PYTHONPATH"))}
     return kept | {"PIP_CONFIG_FILE": os.devnull, "OMP_NUM_THREADS": "1"}
 
 
 def fresh_environment(place):
     """Make an environment with nothing in it; the variables of a shell in which it is active. `BORROW` in this shell
-    lends it what the environment of the tests has, torch above all.
+    lends it the packages of the tests' environment, torch above all.
     """
     subprocess.run([sys.executable, "-m", "venv", place], check=True)
     return clean() | {

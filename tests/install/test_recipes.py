@@ -12,7 +12,7 @@ SPACK = ROOT / "env" / "spack" / "spack_repo" / "hpcgnn" / "packages"
 
 
 def required(extra=None):
-    """{name: least version} of what setup.cfg asks for."""
+    """{name: least version} of the requirements of setup.cfg."""
     metadata = configparser.ConfigParser()
     metadata.read(ROOT / "setup.cfg")
     lines = metadata["options.extras_require"][extra] if extra else metadata["options"]["install_requires"]

@@ -49,7 +49,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder for all; what is in it, hundreds of MB, goes at the end."""
+    """A folder for all; its files, hundreds of MB, go at the end."""
     folder = tmp_path_factory.mktemp("release")
     yield folder
     shutil.rmtree(folder)

@@ -17,7 +17,7 @@ LOCAL = ROOT / "env" / "slurm-local.sh"
 
 
 def clean_environment(**more):
-    """That of `launching`; python is the one that runs the tests."""
+    """The environment of `launching`; python is the one that runs the tests."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return launching.clean_environment(**{"PATH": path, "OMP_WAIT_POLICY": "passive", **more})
 

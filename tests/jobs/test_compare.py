@@ -212,7 +212,9 @@ def test_mistakes_are_one_line(tmp_path, arguments, said):
 
 
 def test_graph_of_peers_is_that_of_the_file(graph):
-    """What peers read, against the graph file: the original order is a renumbering, and loops are added only once."""
+    """The graph read by peers, against the graph file: the original order is a renumbering, and loops are added only
+    once.
+    """
     import graph_file as peers
     import numpy as np
 

@@ -1,8 +1,8 @@
 """Parts of the job scripts that need no SLURM: ranks and threads of a job, large files, and site files.
 
 The functions of the job scripts run as in a job; only the variables of SLURM are given. Ranks and threads follow from
-what the kernel says of domains and hardware threads. A machine may have one domain and no hardware threads: other files
-cover those of the kernel, in a namespace of mounts.
+the kernel's files about domains and hardware threads. A machine may have one domain and no hardware threads: other
+files cover the kernel's files, in a namespace of mounts.
 """
 
 import re
@@ -20,8 +20,9 @@ needs_two = pytest.mark.skipif(cores.physical(CORES) < 2, reason="needs two core
 
 
 def job(covers=(), then=SHOW, before="", **variables):
-    """What becomes of a job on two cores with these variables: `before`, count_ranks, `then`. covers: [(file or folder
-    of the kernel's, what covers it)].
+    """The result of a job on two cores with these variables: `before`, count_ranks, `then`.
+
+    covers: [(file or folder of the kernel's, the file or folder over it)].
     """
     words = [f"mount --bind {new} {old}" for old, new in covers]
     words += [f"export {name}={value}" for name, value in {**JOB, **variables}.items()]
@@ -33,7 +34,7 @@ def job(covers=(), then=SHOW, before="", **variables):
 
 
 def counted(*covers, **variables):
-    """What count_ranks has counted."""
+    """The line of count_ranks."""
     done = job(covers, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -73,7 +74,7 @@ def test_hardware_threads_are_no_cores(one_core):
 @needs_two
 @pytest.mark.parametrize("sockets", ["", "2"])
 def test_a_system_that_tells_no_domains(tmp_path, sockets):
-    """SLURM's sockets are taken, and a line says so. Where SLURM does not know them either, the site has to."""
+    """SLURM's sockets are taken, and a line reports this. Where SLURM does not know them either, the site has to."""
     done = job([("/sys/devices/system/node", tmp_path)], before=f"sinfo() {{ echo {sockets}; }}")
     assert "by the sockets that SLURM knows" in done.stdout
     if sockets:
@@ -109,14 +110,14 @@ def test_mpiexec_binds_ranks_to_cores_of_their_own():
     ],
 )
 def test_how_srun_binds(plugins, options):
-    """By what SLURM says of its plugins. Hardware threads are left alone where it can do that."""
+    """By SLURM's list of its plugins. Hardware threads are left alone where it can do that."""
     done = job(before=f"scontrol() {{ echo 'TaskPlugin              = {plugins}'; }}", then="binding", SLURM_NTASKS=3)
     assert done.returncode == 0 and done.stdout.strip() == options, done.stderr
 
 
 @pytest.mark.parametrize("lustre", [True, False])
 def test_files_are_made_in_a_folder_of_many_servers(tmp_path, lustre):
-    """`lfs` stands in for that of a Lustre file system, which no machine of the tests has: it notes what it is told."""
+    """`lfs` stands in for a Lustre file system's, which no machine of the tests has: it notes its arguments."""
     lfs = tmp_path / "bin" / "lfs"
     lfs.parent.mkdir()
     lfs.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n{"exit 0" if lustre else "exit 22"}\n')

@@ -1,4 +1,4 @@
-"""The suite of performance regressions: what can be held without a cluster, and where ReFrame is installed its list."""
+"""The suite of performance regressions: the checks that need no cluster, and where ReFrame is installed its list."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Mistakes, found on the login node: one line that says what to do, code 2, no job submitted, nothing left behind."""
+"""Mistakes, found on the login node: one line with the remedy, code 2, no job submitted, nothing left behind."""
 
 import json
 

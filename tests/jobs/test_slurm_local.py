@@ -1,4 +1,4 @@
-"""The SLURM of virtual nodes beside another one, and its end."""
+"""The SLURM of virtual nodes on a machine with another SLURM, and its end."""
 
 from slurm_helpers import LOCAL, call
 

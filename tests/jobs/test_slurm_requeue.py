@@ -42,7 +42,7 @@ def endless(cluster):
 
 
 def learned(run_dir):
-    """What was learned in each epoch, without what was measured."""
+    """The learned values of each epoch, without the measured ones."""
     keys = ("epoch", "loss", "lr", "train", "val", "test")
     lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
     return [{key: record[key] for key in keys if key in record} for record in map(json.loads, lines)]
@@ -94,7 +94,7 @@ def requeue(cluster, job, run_dir):
 
 
 def signal_the_script(cluster, job, run_dir):
-    """What --signal=B:USR1@120 does before the end of the wall time."""
+    """Send the signal of --signal=B:USR1@120 before the end of the wall time."""
     cluster.run(f"scancel --batch --signal=USR1 {job}")
 
 
@@ -108,7 +108,7 @@ WAYS = [kill_one_rank, signal_the_script, node_failure, cancel, requeue]
 
 @pytest.fixture(scope="module")
 def uninterrupted(cluster, graph):
-    """(job, run directory) of the same run left in peace; it goes on beside the others."""
+    """(job, run directory) of the same run left in peace; it goes on at the same time as the others."""
     command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir whole -- {OPTIONS}"
     return cluster.submit(command), cluster.home / "whole"
 

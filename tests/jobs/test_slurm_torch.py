@@ -12,7 +12,7 @@ BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import
 
 
 def test_srun_and_the_address_are_all_that_it_takes(cluster, graph):
-    """No MPI is there; without the address the script's line is said once."""
+    """No MPI is there; without the address the script's line is printed once."""
     done = cluster.run(f"{SRUN} hpcgnn train {TRAINING} --graph {graph}", check=False)
     assert done.returncode == 2 and done.stderr.count("export MASTER_ADDR=$(scontrol show hostnames") == 1, done.stderr
     done = cluster.run(f'{RANKS} python -c "{BLOCKED}" train {TRAINING} --graph {graph} --run-dir plain')

@@ -1,5 +1,5 @@
-"""jobs/sweep.sh without SLURM: what it runs, that it goes on where it stands, and its table of means and deviations. As
-a job array it runs among the commands of jobs/README.md (test_slurm_readme.py).
+"""jobs/sweep.sh without SLURM: its runs, that it goes on where it stands, and its table of means and deviations. As a
+job array it runs among the commands of jobs/README.md (test_slurm_readme.py).
 """
 
 import collections

@@ -20,7 +20,7 @@ def names():
 
 
 def loaded(name):
-    """What serves under this name; skips the test where there is no such thing."""
+    """The kernels that serve under this name; skips the test where there are none."""
     if name == "reference":
         return library.Loaded(None, reason="a test")
     path, _, products = name.partition(" ")

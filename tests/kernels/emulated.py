@@ -1,6 +1,6 @@
 """The kernel library compiled for aarch64 and run by qemu-user, behind the interface of the installed one.
 
-`Library` has the functions of a `ctypes.CDLL` of the kernels: it sends a call's arguments, as `native/interface.h`
+`Library` has the functions of a `ctypes.CDLL` of the kernels. It sends a call's arguments, as `native/interface.h`
 declares them, to a process of `emulated.c`, which works on this process's memory. So every test of the kernels can run
 on it: `pytest -p emulated`, for `test_aarch64.py`.
 """
@@ -49,15 +49,15 @@ def missing():
 
 
 def flags(keyword):
-    """What setup.py gives to the compiler, or to the linker."""
+    """The flags that setup.py gives to the compiler, or to the linker."""
     tree = ast.parse(SETUP.read_text(encoding="utf-8"))
     (value,) = (node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == keyword)
     return ast.literal_eval(value)
 
 
 def build(folder, more=()):
-    """Compile the library and the program that calls it into `folder`, a source on each core; returns the library's
-    path. more: flags behind those of setup.py.
+    """Compile the library and the program that calls it into `folder`, a source on each core. Returns the library's
+    path. more: flags behind the flags of setup.py.
     """
     sources = sorted(NATIVE.glob("*.c"), key=lambda file: file.stem != "path_baseline")  # the largest first
     compile_flags = [*flags("extra_compile_args"), *contraction([COMPILER]), "-fPIC", *more]
@@ -185,8 +185,8 @@ def loaded(file):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests():
-    """For pytest -p emulated: this library serves, before conftest.py asks which does. At the end a line says how many
-    calls it had.
+    """For pytest -p emulated: this library serves, before conftest.py asks which does. At the end a line reports its
+    number of calls.
     """
     library.use(loaded(Path(os.environ[FOLDER]) / "aarch64.so"))
 

@@ -42,7 +42,7 @@ def attend(logit, value, dst, n, mask):
 
 
 def gather(y, x, indptr, indices, rows, weight, source_scale, row_scale, accumulate):
-    """What y must be, in float64 (arrays are float64; indptr starts anywhere)."""
+    """The right y, in float64 (arrays are float64; indptr starts anywhere)."""
     num_stored = len(indptr) - 1
     used = indices[: indptr[-1]]
     values = np.ones(len(used)) if weight is None else weight[: indptr[-1]].copy()

@@ -1,9 +1,9 @@
-"""The kernel library built with AddressSanitizer and UndefinedBehaviorSanitizer, and pytest with that library in place
-of the installed one: `-p sanitized`, for `test_sanitized.py`.
+"""The kernel library built with AddressSanitizer and UndefinedBehaviorSanitizer. Pytest uses it in place of the
+installed one: `-p sanitized`, for `test_sanitized.py`.
 
-Of the baseline and AVX2 paths only the widest is built, for it has the templates of the narrower units as well, and
-that of AVX-512 where the processor has it; at -O0: compiled as they are installed, all paths take ten minutes with
-sanitizers. The other paths are empty tables.
+Of the baseline and AVX2 paths only the widest is built, for it has the templates of the narrower units as well. The
+AVX-512 path is built where the processor has it. Both are compiled at -O0: compiled as they are installed, all paths
+take ten minutes with sanitizers. The other paths are empty tables.
 """
 
 import os
@@ -38,7 +38,7 @@ def paths():
 
 
 def runtime(compiler="gcc"):
-    """What is to be loaded before Python, for LD_PRELOAD; None where the compiler has no AddressSanitizer. It looks
+    """The libraries to load before Python, for LD_PRELOAD; None where the compiler has no AddressSanitizer. It looks
     for the C++ library's way to throw when it starts, and Python alone does not load that.
     """
     found = []

@@ -1,5 +1,5 @@
 """The kernels compiled for aarch64 (NEON), on this machine's processor by emulation: their own tests, which compare
-with oracles. Emulation says nothing about speed, nor about the weaker order of memory of a real processor.
+with oracles. Emulation shows neither the speed of a real processor nor its weaker order of memory.
 """
 
 import os
@@ -27,7 +27,7 @@ TESTS += [
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The library's file, with the program that calls it beside it."""
+    """The library's file; the program that calls it is in the same folder."""
     if platform.machine() == "aarch64":
         pytest.skip("the processor is of this architecture: the other tests run there as they are")
     if reason := emulated.missing():

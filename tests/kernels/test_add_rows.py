@@ -1,4 +1,4 @@
-"""`add_rows` beside a loop: order of sums, threads, types, layouts, and what lies around the rows."""
+"""`add_rows` against a loop: order of sums, threads, types, layouts, and memory around the rows."""
 
 import numpy as np
 import pytest

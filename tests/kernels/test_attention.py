@@ -36,8 +36,8 @@ def mask(case):
 
 
 def make_case(heads, width, num_dst=23, num_src=31, edges=150, seed=0, scale=1.0, rate=0.0):
-    """A graph of `dst` and `src` (by destination, then source), how many edges of the same ends come before each, what
-    its layer reads, and the result's gradient.
+    """A graph of `dst` and `src`, by destination, then source. Each edge has the number of equal edges before it. The
+    case has the layer's inputs and the result's gradient.
     """
     random = np.random.default_rng(seed)
     dst, src = kernel_oracle.edges(num_dst, num_src, edges, random)
@@ -95,8 +95,10 @@ def bounds_of(size, pieces):
 
 
 def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, complete=False, share=None):
-    """y and lse, or, given room for the shares, y and the maximum. complete: in one pass over a single block, into
-    memory that holds anything."""
+    """y and lse, or, given room for the shares, y and the maximum.
+
+    complete: in one pass over a single block, into memory that holds anything.
+    """
     n_dst, n_src = len(case.a_dst), len(case.a_src)
     y = spread(torch.zeros(n_dst, case.heads * case.width), dtype)
     running_max = spread(torch.full((n_dst, case.heads), -torch.inf), dtype)
@@ -119,8 +121,10 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
 
 
 def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete="", remote=None, bias=None):
-    """remote: instead of that of y and lse, which have no bias in them. complete: "over anything" into memory that
-    holds anything, "in place" over z_src, of a single block."""
+    """remote: in place of the rows of y and lse, which have no bias in them.
+
+    complete: "over anything" into memory that holds anything, "in place" over z_src, of a single block.
+    """
     n_dst, n_src, heads = len(case.a_dst), len(case.a_src), case.heads
     gy = case.gy[:, : case.width] / heads if shared else case.gy
     shift = (gy.repeat(1, heads if shared else 1) * y).unflatten(1, (heads, -1)).sum(2)
@@ -193,8 +197,9 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(kernels, threads, heads
 def test_gradients_of_a_complete_block_may_take_the_place_of_what_they_are_made_of(
     kernels, threads, heads, width, shared, dtype, how
 ):
-    """To the same bits; rows without out-edges are zero; a hub is read by all its chunks before it is overwritten, and
-    with one thread each chunk is a wave of its own."""
+    """To the same bits; rows without out-edges are zero. A hub is read by all its chunks before it is overwritten. With
+    one thread each chunk is a wave of its own.
+    """
     cases = [make_case(heads, width, edges=400, rate=0.3)]
     if how == "in place" and dtype == torch.float32:
         cases.append(big(heads=heads, width=width))
@@ -257,8 +262,9 @@ def test_logits_of_thousands(kernels):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("slope", [0.0, 1.0, 2.5])
 def test_other_slopes(kernels, monkeypatch, slope, dtype):
-    """Of 0, where what stands behind a tile's edges must not become 0 times infinity, also for logits of -0; of 1; and
-    of more than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register."""
+    """Of 0, where values behind a tile's edges must not become 0 times infinity, also for logits of -0. Of 1, and of
+    more than 1, where LeakyReLU is no maximum. One edge, full tiles, and tiles that end within a register.
+    """
     monkeypatch.setattr(sys.modules[__name__], "SLOPE", slope)
     for heads, width in SHAPES[:8]:
         for edges in (1, 150, 1200):
@@ -295,8 +301,9 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
 def test_one_edge_that_outweighs_all_others(kernels, heads, width, dtype):
-    """Then no logit has a gradient, and none may come of rounding, which is as large as the features: with a bias and
-    without, with dropout, for averaged heads, over several blocks."""
+    """Then no logit has a gradient, and none may come of rounding, which is as large as the features. With a bias and
+    without, with dropout, for averaged heads, over several blocks.
+    """
     for rate, bias, shared, pieces in ((0, 0, 0, 1), (0, 1, 0, 3), (0.4, 1, 0, 2), (0.4, 0, 1, 1), (0, 0, 1, 2)):
         case = distinct(make_case(heads, width, rate=rate, scale=1e12))
         case.z *= 1e12

@@ -1,4 +1,4 @@
-"""What is done to rows between layers, against torch's own in float64, on every vector path."""
+"""Kernels on rows between layers, against torch's own in float64, on every vector path."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_relu_gradient_of_numbers_of_every_kind(kernels, dtype):
 
 
 def rows_of(width, dtype, count=4, rows=1300):
-    """Matrices with columns of others beside them."""
+    """Matrices with columns of others on both sides."""
     draw = torch.Generator().manual_seed(width)
     return [torch.randn(rows, width + 3, dtype=dtype, generator=draw)[:, 1:-2] for _ in range(count)]
 

@@ -48,7 +48,7 @@ def test_unbiased():
 
 
 def test_by_place_alone():
-    """The codes of a row are those of its id and the key, wherever it stands."""
+    """The codes of a row follow from its id and the key, wherever it stands."""
     x, ids = rows(50, 40), torch.randperm(50) + 2**40
     codes = coded(x, ids)[0]
     order = torch.randperm(50)

@@ -1,4 +1,6 @@
-"""The interface of Python and C: what is read of a header, how a compiler lays it out, and what both sides offer."""
+"""The interface of Python and C: the declarations read from a header, their layout by a compiler, and the functions of
+both sides.
+"""
 
 import re
 import subprocess

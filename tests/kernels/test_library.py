@@ -1,4 +1,6 @@
-"""Loading: which kernels serve, what the environment can force, and that one OpenMP runtime is in the process."""
+"""Loading: which kernels serve, the choices that the environment can force, and that one OpenMP runtime is in the
+process.
+"""
 
 import json
 import os
@@ -104,7 +106,7 @@ REMEDY = "build it again with `pip install -e .`"
 
 
 def refused(file=None):
-    """The one line that says why a library is not used; the same whether it is demanded or not."""
+    """The one line with the reason why a library is not used; the same whether it is demanded or not."""
     said = set()
     for wanted in ("auto", "native"):
         with pytest.MonkeyPatch.context() as patch:
@@ -149,7 +151,7 @@ def test_wrong_choice_of_kernels(monkeypatch):
 
 @pytest.fixture
 def compiler(tmp_path):
-    """A function of macros, or other words, that makes a compiler which says them."""
+    """A function of macros, or other words, that makes a compiler which prints them."""
 
     def made(words):
         file = tmp_path / "compiler"

@@ -1,4 +1,4 @@
-"""The product of many rows with weights, against float64, and what it touches."""
+"""The product of many rows with weights, against float64, and the memory it touches."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def test_product(kernels, threads, rows, depth, width, how):
 
 @own_products
 def test_rows_do_not_depend_on_their_place_or_the_threads(kernels, set_threads):
-    """Which is what keeps a node's row the same whatever rank has it, and beside whichever others."""
+    """So a node's row is the same whatever rank has it, and among whichever other rows."""
     x, out, w, _ = matrices(1000, 96, 40)
     found = []
     for threads in (1, 2, 3):

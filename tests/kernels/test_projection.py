@@ -1,5 +1,5 @@
-"""Projections and their gradients, in one pass and step by step, against torch's autograd in float64, and what they
-touch.
+"""Projections and their gradients, in one pass and step by step, against torch's autograd in float64, and the memory
+they touch.
 """
 
 import oracle
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.parametrize("kernels", ["avx2 torch", "avx2 own", "avx5
 
 
 class Case:
-    """A projection: its arguments in wider matrices of NaN, what it should give, and all gradients in float64."""
+    """A projection: its arguments in wider matrices of NaN, its right result, and all gradients in float64."""
 
     def __init__(self, rows, depth, width, p, heads=1, gap=3):
         draw = torch.Generator().manual_seed(rows + depth)
@@ -69,7 +69,7 @@ class Case:
 
 
 def close(found, wanted, size):
-    """Within what float32 loses in sums of numbers of this size."""
+    """Within the loss of float32 in sums of numbers of this size."""
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=2e-6 * max(float(size), 1))
 
 
@@ -130,8 +130,8 @@ def test_gradients_of_the_weights_alone_and_added_to(kernels, p, gx, add):
     ],
 )
 def test_no_bit_depends_on_the_threads(kernels, set_threads, rows, depth, width, p, dtype):
-    """With more threads than shares of the rows, the weights are cut. The largest sums are those of which not all
-    shares' are held at a time.
+    """With more threads than shares of the rows, the weights are cut. In the largest sums, not all shares' sums are
+    held at a time.
     """
     if not one_pass(torch.float32):
         pytest.skip("torch's products promise less")

@@ -1,5 +1,5 @@
-"""Rules of edges that are made of whole rows, against their formula over an edge list in float64, which torch
-differentiates: attention (gatv2, transformer, rgat), and messages (gine, pna).
+"""Rules of edges that are made of whole rows: attention (gatv2, transformer, rgat), and messages (gine, pna). They are
+compared with their formula over an edge list in float64, which torch differentiates.
 
 Dropout of attention is drawn edge by edge from numbers that are made here, as the general rule makes them.
 """
@@ -70,7 +70,7 @@ def returns_of(block, moved):
 
 
 def finished(y, number, width):
-    """The moments that layers see, of what the kernels leave."""
+    """The moments that layers see, from the kernels' result."""
     some = (number > 0)[:, None].to(y.dtype)
     squares = y[:, 3 * width :] / number.clamp(min=1)[:, None]
     extremes = torch.where(some > 0, y[:, width : 3 * width], 0)
@@ -285,7 +285,7 @@ def test_returns_go_where_they_are_told(threads, rule):
 @pytest.mark.parametrize("kind", SCORES)
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_one_edge_that_outweighs_the_others_has_no_gradient_of_its_score(path, kind, rate):
-    """However large the features are: what is left of a difference of large numbers would be noise."""
+    """However large the features are: the rest of a difference of large numbers would be noise."""
     case = scores_of(kind, 2, 19, rate=rate, scale=2e3)
     case.gy /= 2e3
     case.edge = case.edge / 2e3 if case.edge is not None and not case.mixed else case.edge

@@ -66,7 +66,7 @@ def run(environment, *arguments):
 
 
 def test_what_the_sanitizers_are_for(environment):
-    """A row beyond the end is seen, and it is that which is seen."""
+    """A row beyond the end is seen, and the error names this overflow."""
     good, bad = (run(environment, "-c", WRONG.format(here=str(HERE), column=column)) for column in (3, 5))
     assert good.returncode == 0 and "done" in good.stdout, good.stderr
     assert bad.returncode != 0 and "loaded" in bad.stdout and "done" not in bad.stdout

@@ -1,4 +1,4 @@
-"""Every kernel by its table: C against its lines of torch on each path, and refusals of what a table does not allow."""
+"""Every kernel by its table: C against its lines of torch on each path, and refusals of arguments that a table forbids."""
 
 import importlib
 import pkgutil
@@ -48,8 +48,8 @@ SPACED = 3  # columns beside a matrix
 
 
 class Given:
-    """Arguments of a kernel: all optional ones or none; of each size `count`, but for those of columns and edges. The
-    last of many rows is a hub: of more edges than a thread takes at a time.
+    """Arguments of a kernel: all optional ones or none; of each size `count`, except the sizes of columns and edges.
+    The last of many rows is a hub: of more edges than a thread takes at a time.
     """
 
     def __init__(self, kernel, dtype, width, count=40, optional=True, seed=0):
@@ -127,7 +127,7 @@ class Given:
         return inside
 
     def run(self, compiled=True):
-        """(the result, all tensors with what lies beside them) of a call."""
+        """(the result, all tensors with the memory around them) of a call."""
         result = self.kernel(**self.arguments, compiled=compiled)
         return result, {name: self.around.get(name, self.arguments[name]) for name in self.dtypes}
 
@@ -144,7 +144,7 @@ def dtypes_of(kernel):
 @pytest.mark.parametrize("kernels", [path for path in ("baseline", "avx2", "avx512")], indirect=True)
 @every_kernel_of_torch
 def test_compiled_kernels_do_what_torch_does(kernels, kernel, optional):
-    """In every dtype and width, beside NaN-free neighbours that stay; without rows and columns too."""
+    """In every dtype and width, between NaN-free neighbours that stay; without rows and columns too."""
     for dtype in dtypes_of(kernel):
         if (kernel.name, optional) == ("pack", True) and dtype in (torch.float16, torch.int8):
             continue  # which are moved as they are, or widened

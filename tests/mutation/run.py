@@ -1,8 +1,8 @@
 """A sample of mutants of the package against the tests that reach them: see README.md.
 
 A mutant is one small change of one file of a copy. It has survived if no test fails of those whose run executed the
-changed lines. torch takes seconds to load, so tests without a launcher run in forks of this process, which has loaded
-it and nothing of the package.
+changed lines. Tests without a launcher run in forks of this process, since torch takes seconds to load. This process
+has loaded torch and nothing of the package.
 """
 
 import argparse
@@ -45,7 +45,7 @@ CONTROLS = 3  # runs without a change, which must pass
 
 
 def mutants(path):
-    """[(first line, last line, what, source)] of a file: an operator of each family at each place; each statement
+    """[(first line, last line, kind, source)] of a file: an operator of each family at each place; each statement
     deleted.
     """
     source, found, made = path.read_text(), collections.defaultdict(list), []
@@ -87,8 +87,8 @@ class Reach:
                     )
 
     def tests(self, name, first, last, most):
-        """pytest's names of at most so many seconds of them; where no test ran the lines, of those that came
-        nearest.
+        """pytest's names of tests of the lines that take at most `most` seconds; where no test ran the lines, names of
+        the nearest tests.
         """
         found = set().union(*(self.lines.get((name, line), ()) for line in range(first, last + 1)))
         before = (self.lines.get((name, line)) for line in range(first, max(0, first - 40), -1))

@@ -30,7 +30,7 @@ RUNS = {
 
 @pytest.fixture(scope="session")
 def study_dir(tmp_path_factory):
-    """A folder with one directory for each of `RUNS`. Read only: copy what is to be damaged."""
+    """A folder with one directory for each of `RUNS`. Read only: copy a directory before you damage it."""
     folder = tmp_path_factory.mktemp("study")
     for name, nodes in (("small", 240), ("large", 480)):
         graph = folder / f"{name}.h5"
@@ -69,7 +69,7 @@ def copied(study_dir, tmp_path):
 
 
 def summary(path):
-    """What a run says of itself."""
+    """The summary of a run."""
     return json.loads((Path(path) / "summary.json").read_text())
 
 
@@ -92,7 +92,7 @@ def written(study_dir, tmp_path_factory):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Reports have no figures, which are what takes the time."""
+    """Reports have no figures, since figures take the time."""
     monkeypatch.setattr("hpcgnn.report.write.draw_figures", lambda study: {})
 
 

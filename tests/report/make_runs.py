@@ -1,4 +1,4 @@
-"""A parallel job that trains all runs of a number of ranks one after the other: loading torch is what takes the time.
+"""A parallel job that trains all runs of a number of ranks one after the other, since loading torch takes the time.
 
 python make_runs.py FOLDER '[[name, {option: value}], …]'
 """

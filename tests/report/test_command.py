@@ -20,7 +20,7 @@ def test_a_broken_run_is_told_by_the_exit_code(study_dir, copied, tmp_path, repo
 
 
 def test_what_lies_about_in_a_folder(copied, tmp_path, report):
-    """The good run is reported, each other is one line, and what is no run is not spoken of."""
+    """The good run is reported, each other run is one line, and folders that are no run have none."""
     folder = tmp_path / "runs"
     copied("p2-a", "runs/good")
     (copied("p2-b", "runs/deep/unfinished") / "summary.json").unlink()
@@ -70,7 +70,7 @@ def test_where_a_report_cannot_go(copied, tmp_path, capsys):
 
 
 def test_neither_torch_nor_mpi(study_dir, tmp_path):
-    """Held in a process of its own, because that of the tests has loaded everything; in errors as well."""
+    """Held in a process of its own, because the process of the tests has loaded everything; in errors as well."""
     code = (
         "import sys; from hpcgnn.__main__ import main; "
         "print(main(['report', *sys.argv[1:]])); print(main(['report', '/nowhere'])); "

@@ -1,4 +1,4 @@
-"""The files of a report: they can be read by what they are for, agree with the study, and the page stands alone."""
+"""The files of a report: their programs can read them, they agree with the study, and the page stands alone."""
 
 import html
 import io
@@ -37,7 +37,7 @@ def test_tables(written):
 
 
 def test_the_same_runs_give_the_same_figures(written, monkeypatch):
-    """Whatever the user's matplotlibrc says."""
+    """Whatever the user's matplotlibrc sets."""
     study, folder = written
     for name, value in {"text.usetex": True, "figure.facecolor": "red", "font.size": 30}.items():
         monkeypatch.setitem(matplotlib.rcParams, name, value)

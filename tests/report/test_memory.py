@@ -1,5 +1,5 @@
-"""Memory profiles from training on two ranks: the account explains what the kernel measured, and the report shows
-both.
+"""Memory profiles from training on two ranks: the account explains the bytes that the kernel measured, and the report
+shows both.
 """
 
 import json
@@ -19,9 +19,7 @@ RANKS, MODELS = 2, ("sage", "gcn", "gat")
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
-    """A folder with a profiled run of each model, large enough that tensors outweigh what libraries allocate
-    besides.
-    """
+    """A folder with a profiled run of each model, large enough that tensors outweigh other allocations of libraries."""
     folder = tmp_path_factory.mktemp("profiled")
     graph = folder / "graph.h5"
     graphs.planted(graph, [RANKS], clusters=32, nodes=42000, features=64, classes=8)
@@ -48,7 +46,7 @@ def test_the_account_explains_what_was_measured(profiled, model):
 
 @pytest.mark.slow
 def test_the_report_shows_it(profiled, runs):
-    """What is resident but not in use has a name of its own, so that it is not taken for activations."""
+    """Memory that is resident but not in use has a name of its own, so that it is not taken for activations."""
     found, _ = read_runs([profiled])
     study = build_study(found, ["model"])
     for (measured, account), (_, (run,)) in zip(profiles(study), study.groups().items(), strict=True):

@@ -1,4 +1,4 @@
-"""The watchdog without MPI: processes share boards, and one stops, dies, works on or reads on, on one node or on two."""
+"""The watchdog without MPI: processes share boards, and one stops, dies, works on or reads on, on one node or two."""
 
 import mmap
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The graph file: reading returns the written graph, and nothing damaged, foreign or half-written passes for a graph."""
+"""The graph file: reading returns the written graph; nothing damaged, foreign or half-written passes for a graph."""
 
 import dataclasses
 import fcntl

@@ -22,7 +22,7 @@ def test_each_storage_counts_once():
 
 
 def test_what_operations_make_counts_while_it_lives():
-    """Views and results in place are nothing new; the backward pass counts; memory of the arena is not counted twice."""
+    """Views and results in place are nothing new; the backward pass counts; memory of the arena counts once."""
     arena = Arena()
     live, x = LiveTensors(), torch.ones(MIB // 4, requires_grad=True)
     live.begin(afresh=True)
