@@ -263,7 +263,7 @@ def write_file(file_path, graph, where, ranks, sparse=False):
 
 
 def planted(file_path, ranks=(), clusters=16, **spec):
-    """Write a generated graph with maps for these numbers of ranks; returns its path. spec: values that are not usual."""
+    """Write a generated graph with maps for these numbers of ranks; returns its path. spec: unusual values."""
     usual = {"nodes": 300, "degree": 6, "features": 8, "classes": 3, "seed": 1}
     generate_graph("planted", file_path, Spec(**{**usual, **spec}))
     if ranks:

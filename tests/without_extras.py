@@ -15,7 +15,7 @@ WITHOUT = "hpcgnn/extras/", "tests/extras/"
 
 
 def copied(target):
-    """Copy the tracked files except the extras, and the kernel library."""
+    """Copy the kernel library, and the tracked files except the extras."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     native = [str(path.relative_to(ROOT)) for path in (ROOT / "hpcgnn" / "kernels").glob("_native*.so")]
     for name in [*filter(None, listed.split("\0")), *native]:

@@ -1,8 +1,8 @@
 """Prose is plain: subject first, the field's noun, short sentences.
 
-The index counts six patterns that hide the subject of a sentence, per 1,000 words. They are clauses with `what`, `that
-of` and `those which`, `of which`, `so many`, `beside`, and verbs of speech for programs. Well-kept projects measure 0
-to 1.3.
+The index counts six patterns that hide the subject of a sentence, per 1,000 words. They are clauses with `what`; `that
+of` and `those which`; `of which`; `so many`; `beside`; verbs of speech for programs. Well-kept projects measure 0 to
+1.3.
 
     python -m tests.docs.test_plain_english     # prints the index and the length of sentences of each text
 """

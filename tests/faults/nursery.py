@@ -2,8 +2,8 @@
 
 It is the fork server of the program (`hpcgnn/fork_server`), for many jobs in place of one. It also serves other
 programs than `hpcgnn`, and faults. To the launcher and to the rest of the job its proxies are the ranks. Their
-curves.png is empty: drawing takes longer than all else of a small job. tests/report draws it, and so does each job with
-its own start.
+curves.png is empty: drawing takes longer than all else of a small job. The tests of tests/report draw it, and so does
+each job with its own start.
 """
 
 import atexit

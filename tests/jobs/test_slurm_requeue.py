@@ -94,7 +94,7 @@ def requeue(cluster, job, run_dir):
 
 
 def signal_the_script(cluster, job, run_dir):
-    """Send the signal of --signal=B:USR1@120 before the end of the wall time."""
+    """Send the signal that --signal=B:USR1@120 sends before the end of the wall time."""
     cluster.run(f"scancel --batch --signal=USR1 {job}")
 
 

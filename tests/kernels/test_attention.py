@@ -121,7 +121,7 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
 
 
 def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete="", remote=None, bias=None):
-    """remote: in place of the rows of y and lse, which have no bias in them.
+    """remote: in place of the tensor made of y and lse, which have no bias in them.
 
     complete: "over anything" into memory that holds anything, "in place" over z_src, of a single block.
     """
@@ -301,8 +301,8 @@ def as_a_layer(case, dtype, bias=None, pieces=1, shared=False):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
 @pytest.mark.parametrize("heads, width", SHAPES)
 def test_one_edge_that_outweighs_all_others(kernels, heads, width, dtype):
-    """Then no logit has a gradient, and none may come of rounding, which is as large as the features. With a bias and
-    without, with dropout, for averaged heads, over several blocks.
+    """Then no logit has a gradient, and none may come of rounding, which is as large as the features. The cases have a
+    bias or none, dropout, averaged heads, or several blocks.
     """
     for rate, bias, shared, pieces in ((0, 0, 0, 1), (0, 1, 0, 3), (0.4, 1, 0, 2), (0.4, 0, 1, 1), (0, 0, 1, 2)):
         case = distinct(make_case(heads, width, rate=rate, scale=1e12))

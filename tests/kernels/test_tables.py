@@ -1,4 +1,4 @@
-"""Every kernel by its table: C against its lines of torch on each path, and refusals of arguments that a table forbids."""
+"""Every kernel by its table: C against its lines of torch on each path, and refusals of forbidden arguments."""
 
 import importlib
 import pkgutil

@@ -1,6 +1,6 @@
 """Tests of several ranks. A test asks for `comm`, a communicator, and runs on all ranks at once.
 
-Ranks are threads of one process by default (thread_ranks.py): at 1 to 4 of them, or at those that the mark `ranks` has.
+Ranks are threads of one process by default (thread_ranks.py): at 1 to 4 of them, or at the numbers of the mark `ranks`.
 Over MPI and other transports they are processes: `mpiexec -n 3 python -m pytest tests/mpi --transport polite`
 (mpi_ranks.py). Tests with the mark `processes` need these.
 """
@@ -34,8 +34,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what has no place here: tests of processes where ranks are threads, tests that are marked for other
-    numbers of ranks; and, without --all, cases that no value of a parameter needs, a number of ranks being one.
+    """Leave out tests of processes where ranks are threads, and tests that are marked for other numbers of ranks.
+
+    Without --all, also leave out cases that no value of a parameter needs, a number of ranks being one.
     """
     ranks, left = config.stash[RANKS], set()
     tests, layouts = {}, set()

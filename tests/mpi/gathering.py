@@ -22,7 +22,7 @@ def check_rows(comm, local, found, expected, tolerance=1e-9):
 
 
 def both_ways(comm, local, function, x, gy):
-    """(own rows of function(x), own rows of the gradient of x, what this rank sent); x, gy: matrices of all nodes."""
+    """Own rows of function(x) and of the gradient of x, and this rank's traffic; x, gy: matrices of all nodes."""
     mine = torch.as_tensor(x)[local.original_id].detach().requires_grad_()
     comm.ledger.take()
     y = function(mine)
@@ -31,5 +31,5 @@ def both_ways(comm, local, function, x, gy):
 
 
 def sent_both_ways(traffic):
-    """Bytes that this rank sent [forwards, backwards], of what a ledger took."""
+    """Bytes that this rank sent [forwards, backwards], from a ledger's traffic."""
     return [traffic[kind].bytes_sent if kind in traffic else 0 for kind in ("halo_forward", "halo_backward")]

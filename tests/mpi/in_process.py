@@ -1,9 +1,9 @@
-"""Ranks as threads of one process, of which exactly one runs at a time and hands on where it has to wait.
+"""Ranks as threads of one process: exactly one runs at a time, and hands on where it has to wait.
 
-Tests of arithmetic, plans, bytes and schedules need ranks, and no processes: these are deterministic, cost the time of
-the arithmetic, and report a deadlock at once with the stacks of all ranks. The transport is as strict as MPI allows a
-library to be. A message is copied as late as possible: a sent tensor that changes too soon, and a received one that is
-read too soon, give wrong numbers. A send completes only when its receive is posted.
+Tests of arithmetic, plans, bytes and schedules need ranks, and no processes. These ranks are deterministic, cost the
+time of the arithmetic, and report a deadlock at once with the stacks of all ranks. The transport is as strict as MPI
+allows a library to be. A message is copied as late as possible. A sent tensor that changes too soon, and a received one
+that is read too soon, give wrong numbers. A send completes only when its receive is posted.
 """
 
 import collections

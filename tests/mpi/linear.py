@@ -12,8 +12,10 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
 def check_linear(comm, graph, local, policy, *, width=3, dtype=torch.float64, self_loops="keep", norms=NORMS):
-    """Compare A x and Aᵀ g of random x and g (n, width) with the oracle's, for every norm. Returns the kinds of
-    what was sent. Collective."""
+    """Compare A x and Aᵀ g of random x and g (n, width) with the oracle's, for every norm.
+
+    Returns the kinds of messages sent. Collective.
+    """
     random = np.random.default_rng(width)
     x, g = random.standard_normal((2, graph.num_nodes, width))
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight, self_loops)

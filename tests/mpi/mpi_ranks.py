@@ -1,9 +1,9 @@
 """One pytest on every rank: `mpiexec -n 3 python -m pytest tests/mpi --transport polite`.
 
 All ranks run the same tests in the same order. After each phase of a test the ranks agree on its outcome, so that a
-test which fails on one rank fails on all, and rank 0, the only one that prints, shows whose failure it was. Nothing
-can hang: a rank that failed waits for the others for a while only, and no test takes longer than LIMIT_SECONDS;
-either ends the whole job.
+failure on one rank fails on all. Rank 0, the only one that prints, shows whose failure it was. Nothing can hang: a rank
+that failed waits for the others for a while only, and no test takes longer than LIMIT_SECONDS. Either limit ends the
+whole job.
 """
 
 import faulthandler
@@ -38,7 +38,7 @@ class MpiRanks:
             self._silence()
 
     def _silence(self):
-        """Ranks other than 0 write no report and no cache; what they have to say goes into the report of rank 0."""
+        """Ranks other than 0 write no report and no cache; their messages go into the report of rank 0."""
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
             reporter._tw._file = open(os.devnull, "w")
@@ -48,7 +48,7 @@ class MpiRanks:
                 self.config.pluginmanager.unregister(name=plugin)
 
     def number(self, item):
-        """The number of ranks of a test: that of this launch."""
+        """The number of ranks of a test: this launch's."""
         return self.size
 
     def can_run(self, item):
@@ -91,7 +91,7 @@ class MpiRanks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_sessionfinish(self, session, exitstatus):
-        """Add up what the ranks took: where they are forked, no shell knows it."""
+        """Add up the processor time of the ranks: where they are forked, no shell knows it."""
         if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
             self._times = self.gather(sum(os.times()[:4]), LIMIT_SECONDS, "a rank does not end")
         return (yield)

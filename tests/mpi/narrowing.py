@@ -1,4 +1,4 @@
-"""Narrowed rows by their definition: bytes, values, and how far each number may be from what it was."""
+"""Narrowed rows by their definition: bytes, values, and the greatest distance of each number from its original."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ DTYPES = "bf16", "int8"
 
 
 def row_bytes(dtype, columns):
-    """Bytes of a row of so many narrowed columns, with its factors."""
+    """Bytes of a row of this number of narrowed columns, with its factors."""
     return 2 * columns if dtype == "bf16" else 4 + columns
 
 
@@ -29,7 +29,7 @@ def steps(x):
 
 
 def narrowed(dtype, x, words):
-    """float64 x (n, F) as it arrives. words: uint32 (n, F), the draws of what is rounded at random."""
+    """float64 x (n, F) as it arrives. words: uint32 (n, F), the draws of random rounding."""
     if dtype == "bf16":
         return torch.from_numpy(x).to(torch.bfloat16).double().numpy()
     step = steps(x)

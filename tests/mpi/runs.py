@@ -1,4 +1,4 @@
-"""Whole runs with a run directory: training on all ranks of a test, what it leaves behind, and how it is stopped."""
+"""Whole runs with a run directory: training on all ranks of a test, the files of a run, and ways to stop it."""
 
 import contextlib
 import json
@@ -42,7 +42,7 @@ def of_run(run_dir, **options):
 
 
 def evaluated(comm, run_dir, weights="best", **options):
-    """What evaluation.json says once a run has been evaluated by all ranks."""
+    """The contents of evaluation.json after all ranks have evaluated a run."""
     assert evaluate(of_run(run_dir, **options), session_of(comm), weights) == 0
     comm.barrier()
     return json.loads((run_dir / "evaluation.json").read_text())
@@ -57,7 +57,7 @@ def predicted(comm, run_dir, output, weights="last", graph=None, **asked):
 
 
 def records(run_dir):
-    """What metrics.jsonl says of each epoch."""
+    """The records of metrics.jsonl, one of each epoch."""
     return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -78,7 +78,7 @@ def checkpoint_names(run_dir):
 
 
 def learned(run_dir):
-    """What was learned, without what was measured: the losses and metrics of each epoch."""
+    """The learned results without the measured ones: the losses and metrics of each epoch."""
     names = ("epoch", "loss", "lr", "train", "val", "test")
     return [{key: record[key] for key in names if key in record} for record in records(run_dir)]
 

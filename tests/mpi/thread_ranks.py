@@ -1,7 +1,7 @@
 """A plugin of pytest: a test that asks for `comm` runs as in-process ranks (in_process.py), at 1 to 4 of them.
 
-Each rank runs the test's function, and the functions of fixtures that ask for `comm`, in a thread of its own; what such
-a fixture returns is each rank's own (PerRank). Other fixtures, such as `monkeypatch`, are common to all.
+Each rank runs the test's function, and the functions of fixtures that ask for `comm`, in a thread of its own. The value
+of such a fixture is each rank's own (PerRank). Other fixtures, such as `monkeypatch`, are common to all.
 """
 
 import functools

@@ -72,13 +72,15 @@ def generated(comm, path, clusters=16, methods=("metis",), **spec):
 
 
 def few_train(comm, folder):
-    """{name: path} of graphs of which one node in forty trains, and few are within two steps of those."""
+    """{name: path} of graphs where one node in forty trains, and few are within two steps of a training node."""
     return make_graphs(comm, folder, nodes=600, train=1 / 40, degree=3)
 
 
 def configure(path, **options):
-    """A Config of a small model on a graph. Nothing is pruned and all rows travel unless asked for, so that closed
-    formulas count bytes; and what the machine has left makes no difference.
+    """A Config of a small model on a graph.
+
+    Nothing is pruned and all rows travel unless asked for, so that closed formulas count bytes. The free memory of the
+    machine makes no difference.
     """
     pruning = {} if options.get("schedule", "sar") != "sar" else {"prune": "none"}
     usual = {"hidden": 16, "layers": 3, "seed": 5, "halo": "rows"}
@@ -92,8 +94,9 @@ def widest_row(decided):
 
 
 def build_trainer(comm, config, map_name=None, rows=None, store=None):
-    """A Trainer on a stored map, or on one rank alone for map_name None. rows: of a communication buffer (None: as
-    configured). store(arena, local, source): see `load_local_graph`.
+    """A Trainer on a stored map, or on one rank alone for map_name None.
+
+    rows: of a communication buffer (None: as configured). store(arena, local, source): see `load_local_graph`.
     """
     with GraphFile(config.data.graph) as file:
         decided = plan(config, file.meta)

@@ -1,4 +1,4 @@
-"""Every transport over the ranks of a test run, made without a launcher's help: MPI tells rank 0's port."""
+"""Every transport over the ranks of a test run, made without a launcher's help: MPI sends rank 0's port."""
 
 import functools
 

@@ -87,8 +87,8 @@ class Reach:
                     )
 
     def tests(self, name, first, last, most):
-        """pytest's names of tests of the lines that take at most `most` seconds; where no test ran the lines, names of
-        the nearest tests.
+        """pytest's names of tests of the lines that together take at most `most` seconds; where no test ran the lines,
+        names of the nearest tests.
         """
         found = set().union(*(self.lines.get((name, line), ()) for line in range(first, last + 1)))
         before = (self.lines.get((name, line)) for line in range(first, max(0, first - 40), -1))

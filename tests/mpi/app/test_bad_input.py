@@ -1,6 +1,4 @@
-"""Whatever is wrong with the input, all ranks learn of it together, in one line that says what to do, and nothing
-is left behind.
-"""
+"""Errors of the input: all ranks learn of one together, in one line with the remedy, and nothing is left behind."""
 
 import re
 
@@ -35,7 +33,7 @@ def changed(name, index, value):
 
 
 def edit(path, dataset, index, value):
-    """Change a stored value, checksums and all: what a faulty writer would leave."""
+    """Change a stored value, checksums and all, as a faulty writer would."""
     with h5py.File(path, "r+", libver="latest") as file:
         file[dataset][index] = value
 
@@ -137,7 +135,7 @@ MISTAKES = [
 
 @pytest.mark.parametrize("name, options, words", MISTAKES, ids=lambda value: value if isinstance(value, str) else "")
 def test_options_that_do_not_fit(comm, paths, session_path, shared_path, name, options, words):
-    """The graph, or each other. A dry run says the same."""
+    """The graph, or each other. A dry run reports the same."""
     made = {"targets": {"targets": 2}, "no validation": {"train": 0.6, "val": 0.0}, "no features": {"features": 0}}
     path = paths[name] if name in paths else generated(comm, session_path / f"{name}.h5", **made[name])
     with pytest.raises(HpcgnnError) as caught:

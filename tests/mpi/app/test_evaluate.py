@@ -40,7 +40,7 @@ def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
 
 
 def test_the_end_of_a_run_reports_its_best_epoch(comm, graph, shared_path):
-    """All metrics and the tables by class are those of the best epoch, with averages of that epoch."""
+    """All metrics and the tables by class belong to the best epoch, with averages of that epoch."""
     run_dir = shared_path / "run"
     train_into(comm, graph, run_dir, epochs=12, hidden=8, lr=1.0, ema=0.5)
     of_all, found = summary(run_dir), evaluated(comm, run_dir)

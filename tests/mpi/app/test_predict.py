@@ -1,4 +1,4 @@
-"""`hpcgnn predict` on every number of ranks, beside a model that is worked out by hand from its checkpoint."""
+"""`hpcgnn predict` on every number of ranks, against a model that is computed by hand from its checkpoint."""
 
 import csv
 import json

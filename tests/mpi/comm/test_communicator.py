@@ -1,6 +1,8 @@
-"""The communicator's verbs, which every transport must pass: what arrives is what was sent, with and without the helper
-thread, spinning or sleeping. Tests of `verbs` hold for one rank by itself as well, those of `among_ranks` count what it
-never sends; those of `by_pairs` are of messages that the other ranks need not know of.
+"""The communicator's verbs, which every transport must pass: received messages equal the sent ones.
+
+The helper thread is on or off, spinning or sleeping. Tests of `verbs` hold for one rank by itself as well, and tests of
+`among_ranks` count messages that a single rank never sends. Tests of `by_pairs` send messages that the other ranks need
+not know of.
 """
 
 import pytest
@@ -68,7 +70,7 @@ def among_ranks(verbs):
 
 @pytest.fixture
 def by_pairs(verbs):
-    """`verbs` of which a rank may call `exchange` alone."""
+    """`verbs` that let a rank call `exchange` alone."""
     if not verbs.pairwise:
         pytest.skip("all ranks take part in an exchange")
     return verbs
@@ -80,7 +82,7 @@ def others(verbs):
 
 
 def ring(verbs):
-    """(the ranks that a rank sends to, those that it receives from): one each, none where it is alone."""
+    """(the ranks that a rank sends to, the ranks that it receives from): one each, none where it is alone."""
     after, before = (verbs.rank + 1) % verbs.size, (verbs.rank - 1) % verbs.size
     return ([after], [before]) if verbs.size > 1 else ([], [])
 
@@ -92,7 +94,7 @@ def booked(verbs, kind):
 
 
 def numbers(count, sender, mark=0, dtype=torch.int64):
-    """What a rank sends in a test: no two messages of a test are alike."""
+    """The message of a rank in a test: no two messages of a test are alike."""
     return (torch.arange(count) * 7 + 31 * sender + 3 * mark).remainder(120).to(dtype)
 
 
@@ -208,7 +210,7 @@ def test_barrier(among_ranks):
 
 @pytest.mark.parametrize("dtype", SENT_DTYPES, ids=str)
 def test_everything_that_is_sent_arrives_to_the_bit(verbs, dtype):
-    """As matrices and as rows, in messages that travel at once and in those that wait for their receiver."""
+    """As matrices and as rows, in messages that travel at once and in messages that wait for their receiver."""
     for shape in ((5,), (3, 7), (LARGE, 1)):
         count = torch.Size(shape).numel()
         to, source = ring(verbs)
@@ -241,9 +243,7 @@ def test_messages_of_a_kind_arrive_in_the_order_in_which_they_were_sent(verbs, o
 
 
 def test_messages_of_another_kind_do_not_take_their_place(verbs, by_pairs):
-    """The receiver asks for the kinds of a step in the other order: all are of one size, so nothing else tells them
-    apart.
-    """
+    """The receiver asks for the kinds of a step in the other order: all have one size, so only the kind differs."""
     to, source = ring(verbs)
     kinds = ["halo_forward", "halo_backward", "plan", "input", "evaluation", "control"]
     sending = [
@@ -297,7 +297,7 @@ def test_what_was_sent_may_be_written_to_after_finish_sending_alone(verbs, backg
 
 
 def test_strided_messages_are_refused_before_anything_is_sent(among_ranks):
-    """Either way; and the ledger does not count what did not leave."""
+    """Either way; and the ledger does not count unsent messages."""
     matrix, peer = torch.zeros(4, 4), (among_ranks.rank + 1) % among_ranks.size
     for outgoing, incoming in (([(peer, matrix[:, 1])], []), ([], [(peer, matrix.T[:2])])):
         with pytest.raises(ValueError, match="contiguous"):
@@ -332,8 +332,9 @@ def test_prepared_messages_are_begun_again_and_again(verbs, background):
 
 
 def test_prepared_and_other_messages_of_a_kind_keep_one_order(verbs):
-    """Two that are prepared, and one that is not, all of one kind and size, under way at once for the same peers. One
-    end prepares what the other sends one by one.
+    """Two prepared exchanges and one other, all of one kind and size, under way at once for the same peers.
+
+    One end prepares exchanges that the other sends one by one.
     """
     to, source = ring(verbs)
 

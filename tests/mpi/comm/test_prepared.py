@@ -1,4 +1,4 @@
-"""Persistent requests: made when they are used again, and freed with what has made them."""
+"""Persistent requests: made when they are used again, and freed with their maker."""
 
 import gc
 

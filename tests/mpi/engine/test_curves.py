@@ -1,5 +1,6 @@
-"""The learning curve does not depend on the number of ranks, the map or the buffers, nor on the way in which rows go or
-on which of them are computed.
+"""The learning curve does not depend on the number of ranks, the map or the buffers.
+
+Neither does it depend on the way in which rows travel, nor on the choice of computed rows.
 """
 
 import contextlib

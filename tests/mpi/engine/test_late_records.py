@@ -1,4 +1,4 @@
-"""The file of records: what goes wrong with it is an error of all ranks, and no epoch sends a word about it."""
+"""The file of records: its errors are errors of all ranks, and no epoch sends a word about it."""
 
 import resource
 
@@ -35,7 +35,7 @@ def file_sizes():
 @pytest.mark.ranks(2)
 @pytest.mark.parametrize("full", [2, 5], ids=["in the middle", "before the checkpoint"])
 def test_a_full_disk_ends_all_ranks_before_the_next_checkpoint(comm, graph, shared_path, file_sizes, full, monkeypatch):
-    """The epoch after the first record that is lost says so, and the checkpoint does in the last one."""
+    """The epoch after the first lost record reports it; in the last epoch the checkpoint does."""
     run_dir = shared_path / "run"
     monkeypatch.setitem(JOB_PLUGINS, "full", lambda config, session, buffers: Full(comm.rank, full))
     options = {"model": "gcn", "epochs": 6, "checkpoint_every": 100, "eval_every": 0}

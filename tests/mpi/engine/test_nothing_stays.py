@@ -1,5 +1,6 @@
-"""Nothing of a step outlives it but what the next ones use: no tensor is held by the graph of its gradients, which is
-out of sight of Python's collector.
+"""Nothing of a step outlives it but the parts that the next steps use.
+
+No tensor is held by the graph of its gradients, which Python's collector cannot see.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""A step on a small graph shows what a step keeps (memory/test_coded_keeping.py), and nothing of it stays."""
+"""A step on a small graph shows the bytes that a step keeps (memory/test_coded_keeping.py), and nothing of it stays."""
 
 import gc
 import weakref

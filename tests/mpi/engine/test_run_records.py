@@ -1,6 +1,4 @@
-"""What a run leaves behind: the fields of summary.json and metrics.jsonl that others rely on, and that they agree
-with each other.
-"""
+"""The files of a run: the fields of summary.json and metrics.jsonl that others rely on, and their agreement."""
 
 import numpy as np
 import oracle
@@ -43,7 +41,7 @@ def finished(comm, graph, session_path):
 
 
 def test_config_gives_the_same_run_again(finished):
-    """All options with their values, what was left to the program decided; the directory itself is not among them."""
+    """All options with their values, also the program's decisions; the directory itself is not among them."""
     config, run_dir, _, of_all = finished
     given = {key: value for section in config.to_dict().values() for key, value in section.items()}
     decided = {
@@ -94,8 +92,9 @@ def test_summary(comm, finished):
 
 
 def test_memory(comm, finished):
-    """Growth is the most that training takes above the loaded graph, in whichever epoch: what is known to be held, and
-    little besides. (The heap may have shrunk since, and the kernel counts pages roughly.)
+    """Growth is the most that training takes above the loaded graph, in any epoch: the known size and little more.
+
+    The heap may have shrunk since, and the kernel counts pages roughly.
     """
     _, run_dir, _, of_all = finished
     ranks = read_rank_records(run_dir, comm.size)

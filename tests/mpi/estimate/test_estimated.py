@@ -1,5 +1,6 @@
-"""An estimate and a job: every rank sends what was foretold, byte for byte and message for message, and holds the
-shares that were counted from the file.
+"""An estimate and a job: every rank sends exactly the estimated bytes and messages.
+
+It also holds the shares that were counted from the file.
 """
 
 from dataclasses import replace
@@ -34,7 +35,7 @@ def foretold(comm, config, map_name, per_node=1):
 
 
 def of_ranks(comm, traffic):
-    """{kind: (bytes (P,), messages (P,))} of what all ranks' ledgers took. Collective."""
+    """{kind: (bytes (P,), messages (P,))} of the ledgers of all ranks. Collective."""
     ranks = comm.allgather_object({kind: (each.bytes_sent, each.messages) for kind, each in traffic.items()})
     kinds = sorted(set().union(*ranks))
     return {kind: tuple(np.array([each.get(kind, (0, 0)) for each in ranks]).T) for kind in kinds}
@@ -57,7 +58,7 @@ def check(comm, config, map_name, per_node=1):
 
 
 def ledgers_of_epoch(comm, trainer):
-    """`of_ranks` of the second epoch from now on, and of what is told at its end."""
+    """`of_ranks` of the second epoch from now on, and of the messages at its end."""
     trainer.step(0)
     comm.ledger.take()
     trainer.step(1)
@@ -70,7 +71,7 @@ def ledgers_of_epoch(comm, trainer):
 
 
 def check_others(comm, forecast, step, closing):
-    """What every rank sends besides its halo."""
+    """Every rank's traffic but for the halo."""
     nothing = np.zeros((2, comm.size), np.int64)
     for kind, (messages, sent) in forecast.others.items():
         found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
@@ -78,7 +79,7 @@ def check_others(comm, forecast, step, closing):
 
 
 def check_evaluation(comm, forecast, trainer):
-    """All that an evaluation sends: its halo, and the sums of its metric. What is asked once comes before."""
+    """All that an evaluation sends: its halo, and the sums of its metric. Questions asked once come before."""
     trainer.evaluate()
     found, told = ledger_of(comm, trainer.evaluate), forecast.metrics
     for index, name in enumerate(("messages", "bytes")):
@@ -97,7 +98,7 @@ def ledger_of(comm, evaluate):
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    """{name: path}: graphs of 240 nodes, few of which train; 'typed' has types of edges."""
+    """{name: path}: graphs of 240 nodes with few training nodes; 'typed' has types of edges."""
     common = {"nodes": 240, "features": 12, "classes": CLASSES, "seed": 3}
     kinds = {
         "undirected": {},
@@ -169,7 +170,7 @@ CASES = [(graph_of(name, False), name) for name in UNDIRECTED] + [(graph_of(name
 
 
 def check_case(comm, path, options, map_name=MAP, per_node=1):
-    """`check`, and what is counted of the shares that such a job has."""
+    """`check`, and the counts of the shares that such a job has."""
     config = configure(path, **{"layers": 2, **options})
     forecast, trainer = check(comm, config, map_name, per_node)
     assert forecast.parameters == sum(each.numel() for each in trainer.model.parameters())
@@ -271,7 +272,7 @@ def test_other_schedules(comm, paths, schedule):
 
 @pytest.mark.parametrize("schedule", ["lazy", "lazy, gat"])
 def test_a_schedule_of_stages_is_told_by_the_last(comm, paths, schedule):
-    """Every layer has parameters of its own, so stages differ in what is summed; summary.json has the last epoch."""
+    """Every layer has parameters of its own, so stages differ in their sums; summary.json has the last epoch."""
     config = configure(paths["undirected"], layers=2, **APPROXIMATE[schedule])
     forecast, trainer = foretold(comm, config, MAP), build_trainer(comm, config, MAP)
     ledgers = []
@@ -284,7 +285,7 @@ def test_a_schedule_of_stages_is_told_by_the_last(comm, paths, schedule):
 
 
 def test_pruning_as_the_graph_has_it(comm, session_path):
-    """Where training nodes are neighbours, their neighbourhoods are small, which those of a random copy are not."""
+    """Where training nodes are neighbours, their neighbourhoods are small; in a random copy they are not."""
     graph = graphs.with_task(graphs.rings(count=4, n=100))
     split = np.where(np.arange(graph.num_nodes) % 100 < 24, graphs.TRAIN, graphs.TEST).astype(np.uint8)
     graph = replace(graph, split=split, labels=np.zeros(graph.num_nodes, np.int64))

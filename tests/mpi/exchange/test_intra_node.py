@@ -33,7 +33,7 @@ MAPS = ["dealt", "random", "one empty"]
 
 @pytest.fixture(params=NODES)
 def node(request, comm):
-    """The NodeMemory of this rank, which is that of its communicator as well."""
+    """The NodeMemory of this rank, which its communicator has as well."""
     with emulated(comm, NODES[request.param](comm.rank)) as memory:
         yield memory
 
@@ -45,7 +45,7 @@ def stored(request, comm, session_path):
 
 
 def test_more_rows_than_int32_numbers_are_refused_by_all_ranks(comm, session_path, monkeypatch):
-    """Also by the rank of another node that has fewer: it would wait for those that left."""
+    """Also by the rank of another node that has fewer: it would wait for the ranks that left."""
     _, where, file = small.stored(comm, session_path, "path")
     local = graphs.load(file, where.maps["dealt"], comm, cap=7)
     with emulated(comm, NODES["one alone"](comm.rank)) as memory:
@@ -58,8 +58,9 @@ def test_more_rows_than_int32_numbers_are_refused_by_all_ranks(comm, session_pat
 
 @pytest.mark.ranks(2, 3, 4, 6)  # of 6 ranks "pairs" are three nodes, on whose ranks few rows fall unevenly
 def test_linear_aggregation(comm, stored, node):
-    """Between nodes rows travel, or rows and sums of them. A node's buffers take no more than those of its ranks, also
-    where they have room for one row of each round.
+    """Between nodes rows travel, or rows and sums of them.
+
+    A node's buffers take no more than its ranks' buffers, also where they have room for one row of each round.
     """
     graph, where, file = stored
     for map_name, cap, limit in (("dealt", 7, 1 << 14), ("random", 3, 3 * 3 * 3 * 8), ("one empty", 1, 3 * 3 * 8)):

@@ -46,7 +46,7 @@ def least(edges):
 
 
 def expected_rows(graph, owner, size):
-    """rows[p][k - 1]: the fewest rows that serve rank p with what rank p - k has."""
+    """rows[p][k - 1]: the fewest rows that serve rank p with the data of rank p - k."""
     pairs = set(zip(graph.src.tolist(), graph.dst.tolist()))
     return [
         [least({(u, v) for u, v in pairs if owner[v] == p and owner[u] == (p - k) % size}) for k in range(1, size)]
@@ -55,7 +55,7 @@ def expected_rows(graph, owner, size):
 
 
 def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float64, self_loops="keep"):
-    """(the LocalGraph, its policy) for buffers of so many rows of this width."""
+    """(the LocalGraph, its policy) for buffers of this number of rows of this width."""
     buffers = HaloBuffers(4 * rows * width * dtype.itemsize)
     cap = max(1, buffers.cap(width * dtype.itemsize))
     local = graphs.load(file, cluster_to_rank, comm, cap=cap, self_loops=self_loops, dtype=dtype)
@@ -65,7 +65,7 @@ def prepared(comm, graph, file, cluster_to_rank, rows, width, dtype=torch.float6
 
 @pytest.mark.parametrize("map_name", ["dealt", "one empty"])
 def test_as_few_rows_as_a_matching_has_edges(comm, stored, map_name):
-    """Rows of both directions, by pair of ranks; and what the ledger counts of one aggregation and its adjoint."""
+    """Rows of both directions, by pair of ranks; and the ledger's counts of one aggregation and its adjoint."""
     graph, where, file = stored
     local, policy = prepared(comm, graph, file, where.maps[map_name], 100, 3)
     owner = where.owner(map_name)

@@ -66,8 +66,9 @@ def test_messages_of_more_than_an_int_of_bytes(comm, paths, monkeypatch):
 
 
 def test_numbers_smaller_than_normal_ones_stay_what_they_are(comm, session_path):
-    """Nothing flushes them to zero, on no rank and in no thread, so that they cannot make ranks differ: powers of two
-    give the exact sum, whoever adds it.
+    """Nothing flushes them to zero, on no rank and in no thread, so that they cannot make ranks differ.
+
+    Powers of two give the exact sum, whoever adds it.
     """
     graph, where, file = stored(comm, session_path, "random undirected")
     local = graphs.load(file, where.maps["dealt"], comm, cap=4, dtype=torch.float32)

@@ -1,4 +1,4 @@
-"""What is exact about overlap: in which order messages are posted, computed behind and waited for."""
+"""The exact parts of overlap: the order in which messages are posted, computed behind and waited for."""
 
 import graphs
 import pytest
@@ -30,7 +30,7 @@ class Noting(Communicator):
 
 
 class NotedExchange(Exchange):
-    """That of another communicator."""
+    """An exchange of another communicator, whose events are noted."""
 
     def __init__(self, inner, turn, events, incoming, outgoing):
         self._inner, self._events = inner, events

@@ -1,4 +1,4 @@
-"""The stream by itself: what returns to the owners of rows, what is rounded on its way, and what that costs."""
+"""The stream by itself: the results that return to the owners of rows, rounding on the way, and the cost."""
 
 import graphs
 import numpy as np
@@ -75,8 +75,9 @@ def booked(ledger, kind):
 @pytest.mark.parametrize("fine_rows, cap", CAPS)
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_added_returns_to_the_owners(comm, session_path, name, fine_rows, cap):
-    """Each rank adds numbers of its own for each row that it was given; whole numbers, so that sums are exact. Without
-    columns, only what returns travels.
+    """Each rank adds numbers of its own for each row that it was given; whole numbers, so that sums are exact.
+
+    Without columns, only the returned rows travel.
     """
     for map_name in MAPS:
         case = Case(comm, session_path, name, map_name, fine_rows)

@@ -1,6 +1,4 @@
-"""Messages and bytes, exactly: what an aggregation sends is decided by the graph, the map and the buffer, and by
-nothing else.
-"""
+"""Messages and bytes, exactly: the graph, the map and the buffer alone decide the traffic of an aggregation."""
 
 import graphs
 import numpy as np

@@ -1,4 +1,4 @@
-"""`--features edges`: the mean of a node's in-edges' features, beside a list of all edges, and in training."""
+"""`--features edges`: the mean of a node's in-edges' features, against a list of all edges, and in training."""
 
 import graphs
 import numpy as np
@@ -47,7 +47,7 @@ def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, draw
 
 @pytest.mark.ranks(2)
 def test_training_and_prediction_on_another_graph(comm, files, session_path):
-    """The curve is that of the same columns as features of the file. Another graph has as many features of edges."""
+    """The curve equals the same columns' as features of the file. Another graph has as many features of edges."""
     graph, path, runs = GRAPHS["random directed"], files["random directed"], session_path / "edge-means-run"
     rows = rows_of(graph)
     columns = means(graph, graph.src, graph.dst, rows).astype(np.float32)

@@ -1,5 +1,6 @@
-"""Training on the subgraph of the training nodes, on every number of ranks: the same curve as on a graph file that has
-nothing else, and evaluation on the whole graph.
+"""Training on the subgraph of the training nodes, on every number of ranks, and evaluation on the whole graph.
+
+The curve is the same as on a graph file that has nothing else.
 """
 
 from dataclasses import replace

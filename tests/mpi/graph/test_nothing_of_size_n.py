@@ -1,7 +1,8 @@
 """No rank holds anything as long as all nodes, whatever its share: the rule that lets a graph be larger than a rank.
 
-All nodes but a few hundred belong to the last rank. What the other ranks allocate is then small at any time, unless it
-is as long as all nodes: one byte for each of them shows in a tensor, and two in what Python and numpy hold.
+All nodes but a few hundred belong to the last rank. The allocations of the other ranks are then small at any time,
+unless one is as long as all nodes. One byte for each node shows in a tensor, and two show in the memory of Python and
+numpy.
 """
 
 import gc
@@ -57,7 +58,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def largest(body):
-    """(bytes that Python and numpy held at most beside what was there before, bytes of the largest tensor)."""
+    """(bytes that Python and numpy held at most above their start, bytes of the largest tensor)."""
     gc.collect()
     tracemalloc.start(1)
     try:
@@ -85,8 +86,9 @@ def make_room_for_names():
 
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
-    """{whether it is directed: file}: graphs of very many nodes of which a few hundred have edges, of all ranks. They
-    are written when they are first asked for. "small": one of these nodes alone.
+    """{whether it is directed: file}: graphs of very many nodes, a few hundred of them with edges, from all ranks.
+
+    They are written when they are first asked for. "small": one of these nodes alone.
     """
 
     class Written(dict):

@@ -1,4 +1,4 @@
-"""Pruned rows: exactly those that the loss can see are computed and sent. (Curves: engine/test_curves.py.)"""
+"""Pruned rows: exactly the rows that the loss can see are computed and sent. (Curves: engine/test_curves.py.)"""
 
 import numpy as np
 import pytest

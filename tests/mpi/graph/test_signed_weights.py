@@ -1,8 +1,7 @@
-"""Weights that sum to less than 0, to 0, and to what is left of 0 in float32: one rule in every mean, and a word at the
-start.
+"""Weights that sum to less than 0, to 0, and to a rest of rounding near 0 in float32.
 
-A node whose weights summed to less than 0 once got 0 from `sage` and a quotient from `rgcn`, and `rgcn` divided by a
-sum of 0 and ended with the advice to lower --lr.
+Every mean follows one rule, and a message appears at the start. A node whose weights summed to less than 0 once got 0
+from `sage` and a quotient from `rgcn`. It also divided by a sum of 0 and ended with the advice to lower --lr.
 """
 
 from dataclasses import replace
@@ -31,9 +30,7 @@ N, RELATIONS = 60, 3
 
 
 def signed_graph(directed=True):
-    """Weights of both signs. Of the first nodes those of 0 and 1 sum to exactly 0, of 2 to 0 but for float32, of 3
-    below 0.
-    """
+    """Weights of both signs: those into nodes 0 and 1 sum to exactly 0, into 2 to 0 but for float32, into 3 below 0."""
     random = np.random.default_rng(7)
     src, dst = random.integers(0, N, 400), random.integers(6, N, 400)
     src, dst = src[src != dst], dst[src != dst]
@@ -130,7 +127,7 @@ def test_relations(comm, stored, map_name):
 
 @pytest.mark.processes
 def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
-    """gcn takes roots: an error that counts. sage says what its means are. Others divide by nothing."""
+    """gcn takes roots: an error that counts. sage describes its means. Others divide by nothing."""
     (where, path), said = stored, []
     monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")

@@ -1,5 +1,6 @@
-"""A training loop of a script's own, on the graph that `hpcgnn.load` gives: the curve is that of `hpcgnn train`, on any
-number of ranks, and what the ranks must do alike is found out where they do not.
+"""A training loop of a script's own, on the graph that `hpcgnn.load` gives: its curve equals `hpcgnn train`'s.
+
+This holds on any number of ranks, and differences between ranks that must agree are detected.
 """
 
 import numpy as np

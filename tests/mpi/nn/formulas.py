@@ -29,8 +29,9 @@ def largest(values, dst, n, sign=1):
 
 
 def attended(logit, value, dst, n, average=False, mask=1.0):
-    """The values (E, heads x width), by the softmax of logits (E, heads) over the in-edges of each node. mask: factors
-    (E, heads) of the shares.
+    """The values (E, heads x width), by the softmax of logits (E, heads) over the in-edges of each node.
+
+    mask: factors (E, heads) of the shares.
     """
     weight = torch.exp(logit - largest(logit.detach(), dst, n)[dst])
     alpha = weight / summed(weight, dst, n)[dst] * mask

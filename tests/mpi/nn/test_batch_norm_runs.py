@@ -1,8 +1,8 @@
 """Models with batch norm have no bias before it. (Its statistics: test_batch_norm.py; curves: engine/test_curves.py.)
 
-A bias before a batch norm has a gradient of rounding and nothing else, of which Adam made steps of ±lr. The loss cannot
-see them, for the mean takes them away again; the running mean lags behind them, and validation was another one for
-every number of ranks.
+A bias before a batch norm has a gradient of rounding alone, and Adam made steps of ±lr of it. The loss cannot see the
+steps, for the mean takes them away again. The running mean lags behind them, and validation differed between numbers of
+ranks.
 """
 
 from dataclasses import replace
@@ -50,7 +50,7 @@ def test_no_bias_stands_before_a_norm(comm, path, kind):
 
 
 def test_an_older_checkpoint_is_told_apart(path):
-    """It has biases that this model has not: one line that says so, and not a list of tensors."""
+    """It has biases that this model has not: one line reports this, and no list of tensors."""
     for options, refused in (
         ({"norm": "batch"}, True),
         ({"norm": "layer"}, False),
@@ -70,7 +70,7 @@ def test_an_older_checkpoint_is_told_apart(path):
 
 
 def test_biases_of_plugins_stay(path, monkeypatch):
-    """What a model of the user's own adds is its business, though it inherits from one of ours."""
+    """A model of the user's own may add biases, though it inherits from one of ours."""
     monkeypatch.delitem(MODELS, "kept-bias", raising=False)
     register("kept-bias", self_loops="add")(type("Mine", (GCNConv,), {}))
     with GraphFile(path) as file:

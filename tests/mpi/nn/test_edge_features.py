@@ -1,6 +1,6 @@
 """Features of edges from the arrays of a program to the gradients of the layers that read them.
 
-Each edge has its own row wherever it lies, parallel edges and self loops too; layers are compared with their formulas
+Each edge has its own row wherever it lies, parallel edges and self loops too. Layers are compared with their formulas
 over a list of all edges.
 """
 

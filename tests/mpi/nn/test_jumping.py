@@ -1,5 +1,6 @@
-"""Jumping knowledge, maps of a layer's input beside it, and the hops of appnp, on every number of ranks: outputs and
-gradients beside dense matrices.
+"""Jumping knowledge, maps of a layer's input added to it, and the hops of appnp, on every number of ranks.
+
+Outputs and gradients are compared with dense matrices.
 """
 
 import graphs

@@ -62,8 +62,9 @@ def node(comm):
 
 
 def all_edges(path, looped=False):
-    """(src, dst, weight, type, node type) of the whole graph in original ids. looped: a loop of weight 1 and one type
-    more is at each node without one.
+    """(src, dst, weight, type, node type) of the whole graph in original ids.
+
+    looped: each node without a loop gets one, of weight 1 and one more type.
     """
     with GraphFile(path) as file:
         ids = file.read("nodes/original_id")

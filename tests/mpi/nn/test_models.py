@@ -208,9 +208,7 @@ def test_scaled_dropout_where_sums_of_rows_arrive(comm, files, name):
 
 
 def test_ranks_without_training_nodes(comm, shared_path):
-    """Loss and gradients are those of all training nodes, wherever they are: ranks without any take part with a
-    zero.
-    """
+    """Loss and gradients cover all training nodes, wherever they are: ranks without any take part with a zero."""
     graph = GRAPHS["undirected"]
     where = graphs.layout(graph, comm.size)
     split = np.where(where.owner("dealt") == 0, graph.split, graphs.TEST).astype(np.uint8)

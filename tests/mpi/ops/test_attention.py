@@ -44,7 +44,7 @@ def edge_mask(src, dst, heads):
 def right(graph, shape, projected, gy, self_loops, dropout, used=None):
     """(y, gradient of projected) by autograd over a list of all edges, float64.
 
-    used: from (src, dst) to (bool (E,): which edges there are, (E,): what is added to their logits after LeakyReLU).
+    used: from (src, dst) to (bool (E,): the edges in use, (E,): the terms added to their logits after LeakyReLU).
     """
     src, dst = edges_of(graph, self_loops)
     mask, added = edge_mask(src, dst, shape.heads), 0.0

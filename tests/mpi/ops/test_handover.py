@@ -1,4 +1,4 @@
-"""Rows that one layer gives to the next with their memory: what is refused, and that nothing is kept."""
+"""Rows that one layer gives to the next with their memory: the refused uses, and that nothing is kept."""
 
 import contextlib
 import gc
@@ -84,7 +84,7 @@ def loss_of(y, graph):
     ids=["a copied gradient", "a sum"],
 )
 def test_rows_of_attention_that_somebody_else_uses(comm, local, use, words):
-    """What comes is right, but not where the layer's own part of it stands."""
+    """The received gradient is right, but not at the place of the layer's own part."""
     graph, _ = make_graph(comm, local)
     below, above = make_model("gat", 0.0).convs[:2]
     h = below(graph, torch.from_numpy(np.random.default_rng(2).standard_normal((local.num_owned, FEATURES))))
@@ -97,7 +97,7 @@ def test_rows_of_attention_that_somebody_else_uses(comm, local, use, words):
 
 @pytest.mark.parametrize("kind, activation", [("gcn", ReluDropout), ("gat", EluDropout)])
 def test_rows_that_were_saved_before(comm, local, kind, activation):
-    """The activation is done in their place, or their gradient written over them: autograd says so."""
+    """The activation is done in their place, or their gradient written over them: autograd raises an error."""
     graph, _ = make_graph(comm, local)
     conv = make_model(kind, 0.0).convs[-1]
     leaf = torch.randn(local.num_owned, conv.d_in, dtype=torch.float64, requires_grad=True)
@@ -110,7 +110,7 @@ def test_rows_that_were_saved_before(comm, local, kind, activation):
 
 @contextlib.contextmanager
 def without_collector():
-    """No reference cycle is broken here: what is in one stays."""
+    """No reference cycle is broken here: objects in one stay."""
     gc.collect()
     gc.disable()
     try:
@@ -121,8 +121,9 @@ def without_collector():
 
 @pytest.mark.parametrize("kind", ["gat", "gcn", "sage"])
 def test_nothing_is_kept_after_a_step(comm, local, kind, monkeypatch):
-    """All matrices of a step are back while its loss is still there, and no cycle holds them. A forward pass alone
-    gives back what it took, too.
+    """All matrices of a step are back while its loss is still there, and no cycle holds them.
+
+    A forward pass alone gives its matrices back, too.
     """
     monkeypatch.setattr("hpcgnn.memory.arena.SMALL", 0)
     model, (graph, arena) = make_model(kind, 0.3), make_graph(comm, local)

@@ -1,5 +1,6 @@
-"""Layers that write gradients over activations, and have products of their own, give what the same layers give one
-operation at a time.
+"""Layers that write gradients over activations, and have products of their own.
+
+Their results equal the same layers' one operation at a time.
 """
 
 import pytest
@@ -57,7 +58,7 @@ def test_gat(comm, paths, graph, name, monkeypatch):
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat"])
 def test_one_gradient_for_all_rows(comm, paths, model):
-    """What autograd gives for a sum is an expanded tensor, whose rows are one."""
+    """Autograd's gradient of a sum is an expanded tensor, whose rows are one."""
     options = {"model": model, "layers": 2, "hidden": 6, "precision": "fp64", "prune": "none"}
     found = []
     for weights in (1.0, torch.ones(1, 1, dtype=torch.float64)):  # a product's gradient is a tensor of its own

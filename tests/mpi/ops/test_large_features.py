@@ -1,8 +1,7 @@
 """Gradients of attention where features are large and the softmax saturates: float32 against formulas in float64.
 
-The gradient of a logit is then a difference of inner products as large as the features, which is almost always 0. What
-a rounding error would leave of it is multiplied by the features once more, and soon larger than the gradient of the
-weights.
+The gradient of a logit is then a difference of inner products as large as the features, which is almost always 0. A
+rounding error in it would be multiplied by the features once more, and soon exceed the gradient of the weights.
 """
 
 import math
@@ -100,7 +99,7 @@ class Formula:
 
 
 def errors(found, wanted):
-    """{name: relative error}, but for what makes logits alone, whose gradient tends to 0."""
+    """{name: relative error}, without parameters of logits alone, whose gradient tends to 0."""
     names = [k for k in wanted if k.rsplit(".", 1)[1] in ("weight", "bias") and "query" not in k and "target" not in k]
     return {k: float((found[k] - wanted[k]).norm() / wanted[k].norm()) for k in names}
 

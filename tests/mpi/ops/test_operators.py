@@ -1,4 +1,4 @@
-"""Descriptions of operators, and what the halo policies make of them."""
+"""Descriptions of operators, and the halo policies' treatment of them."""
 
 import graphs
 import numpy as np
@@ -39,7 +39,7 @@ def sampled(comm, local):
 
 @pytest.mark.parametrize("one", KINDS, ids=lambda one: type(one).__name__)
 def test_what_a_schedule_cannot_give_is_refused(comm, sampled, one):
-    """With the schedule, the models that asked for it, and what to use; on every rank, and before anything is sent."""
+    """With the schedule, the models that asked for it, and the alternative; on every rank, before anything is sent."""
     assert {type(each) for each in KINDS} == {
         each for each in Operator.__subclasses__() if each.__module__.startswith("hpcgnn.ops.")
     }

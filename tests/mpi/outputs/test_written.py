@@ -26,7 +26,7 @@ CHOSEN = np.flatnonzero(np.random.default_rng(6).random(NODES) < 0.4)
 
 @pytest.fixture(scope="module")
 def graph_files(comm, session_path):
-    """{kind of ids: graph file with them}, of which nothing else is read here."""
+    """{kind of ids: graph file with them}; nothing else in the files is read here."""
     graph = graphs.with_task(graphs.random_undirected(NODES))
     found = {kind: session_path / f"ids-{kind}.h5" for kind in ("numbers", "words")}
     if comm.rank == 0:

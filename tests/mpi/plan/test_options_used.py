@@ -1,5 +1,6 @@
-"""What the registry says of a model is so: an option that it names changes the curve, one that it does not name changes
-no bit of it, and weights of edges are read or not.
+"""The registry describes models truly: an option that it names changes the curve, and others change no bit of it.
+
+Weights of edges are read or not, as it states.
 """
 
 from dataclasses import replace

@@ -1,9 +1,9 @@
-"""Epochs of gcn and sage with every derivative written out by hand, on dense matrices (PipeGCN: Wan et al., ICLR'22,
-algorithm 1 and section 3.4).
+"""Epochs of gcn and sage with every derivative written out by hand, on dense matrices.
 
-Losses and every parameter over several epochs with a learning rate above 0: old rows and old gradients are then not the
-new ones. Once dW was xᵀ t with t = Aᵀ gy of old gradients wherever a layer did not widen its input, which is PipeGCN's
-(rows used)ᵀ gy for no delay alone; a test with a learning rate of 0 could not tell them apart.
+The method is PipeGCN (Wan et al., ICLR'22, algorithm 1 and section 3.4). They give losses and every parameter over
+several epochs with a learning rate above 0: old rows and old gradients then differ from the new ones. Once dW was xᵀ t
+with t = Aᵀ gy of old gradients wherever a layer did not widen its input. This is PipeGCN's (rows used)ᵀ gy for no delay
+alone; a test with a learning rate of 0 could not distinguish them.
 """
 
 import oracle

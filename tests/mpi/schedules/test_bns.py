@@ -141,8 +141,9 @@ def test_the_ends(comm, paths, model):
 
 
 class Sampled:
-    """A graph of whose edges between ranks each epoch uses a sample, forwards and backwards the same. matrix: that of
-    now.
+    """A graph with a sample of the edges between ranks in each epoch, forwards and backwards the same.
+
+    matrix: the current epoch's.
     """
 
     def __init__(self, whole):

@@ -1,6 +1,6 @@
-"""Narrowed rows against oracles that narrow the same rows: values, bytes, buffers; what may not be narrowed is not.
+"""Narrowed rows against oracles that narrow the same rows: values, bytes, buffers; other rows stay exact.
 
-Ranks send their own rows, or those of a node read each other's in place, and only rows of other nodes are narrowed.
+Ranks send their own rows, or ranks of a node read each other's in place, and only rows of other nodes are narrowed.
 """
 
 import graphs
@@ -54,9 +54,7 @@ def arrived(dtype, x, draw):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", ["star", "two cliques", "random directed weighted"])
 def test_aggregation(comm, session_path, nodes, name, dtype):
-    """Remote rows are those of the oracle, narrowed after they were scaled; own rows are exact. Odd widths, pieces of
-    peers.
-    """
+    """Remote rows equal the oracle's, narrowed after scaling; own rows are exact. Odd widths, pieces of peers."""
     graph, where, file = stored(comm, session_path, name)
     a = oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight)
     degree_in, degree_out = (np.where(d > 0, d, np.inf) ** -0.5 for d in (a.sum(1), a.sum(0)))

@@ -1,4 +1,4 @@
-"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early; and what they leave behind."""
+"""Runs of `lazy` that are stopped anywhere and go on, that end a layer early; and the files that they leave."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Graphs without validation or test nodes: said once, shown as a dash, and no NaN in what is written."""
+"""Graphs without validation or test nodes: reported once, shown as a dash, and no NaN in the files."""
 
 import re
 

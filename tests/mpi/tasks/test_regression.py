@@ -1,5 +1,6 @@
-"""Regression on every number of ranks: metrics against plain sums, the curve against a dense serial run, predictions in
-the user's units, and the best epoch where less is better.
+"""Regression on every number of ranks: metrics against plain sums, and the curve against a dense serial run.
+
+Predictions have the user's units, and the best epoch has the least metric where less is better.
 """
 
 import csv
@@ -29,7 +30,7 @@ N, TARGETS = 90, 3
 
 
 def targets_of(graph, seed=7):
-    """The graph with three columns of large numbers, of which some are not known, and some nodes without any."""
+    """The graph with three columns of large numbers; some values are unknown, and some nodes have none."""
     random = np.random.default_rng(seed)
     labels = 1e4 + 30 * random.standard_normal((graph.num_nodes, TARGETS))
     labels[random.random(labels.shape) < 0.2] = np.nan
