@@ -89,9 +89,11 @@ def texts():
     keys = [declared.metadata for kind in SECTIONS.values() for declared in fields(kind)]
     found["keys of hpcgnn"] = "\n\n".join(f"{key['help']}.\n\n{key['details']}" for key in keys)
     rooms = sorted(path.parent for path in (ROOT / "hpcgnn").glob("*/__init__.py"))
-    for room in [*rooms, ROOT / "partition_tools", ROOT / "jobs"]:
+    tests = sorted({path.parent for path in (ROOT / "tests").glob("*/*.py")})
+    for room in [*rooms, ROOT / "partition_tools", ROOT / "jobs", *tests]:
         found[str(room.relative_to(ROOT))] = docstrings(room.rglob("*.py"))
     found["files of hpcgnn"] = docstrings((ROOT / "hpcgnn").glob("*.py"))
+    found["files of tests"] = docstrings((ROOT / "tests").glob("*.py"))
     return found
 
 
