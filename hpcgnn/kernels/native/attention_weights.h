@@ -89,7 +89,7 @@ HG_INLINE HG_T(full) HG_T(first)(HG_T(full) v, int64_t num, HG_E value)
     return HG_CHOICE(lane < (HG_I)num, v, others);
 }
 
-/* s = a_dst + a_src of a tile, `own` being the row's a_dst or a_src and the other one at the end of the
+/* s = a_dst + a_src + edge_term of a tile, `own` being the row's a_dst or a_src and the other one at the end of the
  * streamed rows; backwards lse (or the maximum) and D, which follow there, go to tiles of their own. */
 HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s, const HG_E *restrict own, int64_t e,
                             int64_t num, const int64_t heads, const int forward)
@@ -122,6 +122,12 @@ HG_INLINE void HG_T(logits)(const hg_attention_args *a, hg_attention_scratch *s,
             memcpy(shift + t * heads, tail + 2 * heads, (size_t)heads * sizeof *shift);
         }
     }
+    if (a->edge_term)
+        for (int64_t t = 0; t < num; t++) {
+            const HG_E *restrict term = (const HG_E *)a->edge_term + (e + t) * a->edge_term_stride;
+            for (int64_t h = 0; h < heads; h++)
+                logit[t * heads + h] += term[h];
+        }
 }
 
 /* coefficient *= 0 or 1 / (1 - p). */

@@ -99,6 +99,8 @@ typedef struct {
     void *denominator;          /* forwards: (n, H) */
     void *ga_src;               /* backwards: (n, H) */
     void *ga_dst;               /* backwards: (columns, H), or as many rows as `returns` names */
+    const void *edge_term;      /* (edges, H) or NULL; nobody gives it, but without its loop gcc rounds scores otherwise */
+    void *g_edge_term;          /* backwards: (edges, H) or NULL */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
     const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
@@ -122,6 +124,8 @@ typedef struct {
     int64_t denominator_stride;
     int64_t ga_src_stride;
     int64_t ga_dst_stride;
+    int64_t edge_term_stride;
+    int64_t g_edge_term_stride;
     int64_t edge_stride;
     int64_t weight_rows;
     int64_t weight_columns;
