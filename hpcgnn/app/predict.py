@@ -209,7 +209,8 @@ def write_rows(
         the number of rows, on rank 0.
     """
     rows = {name: each.float() if each.dtype == torch.bfloat16 else each for name, each in rows.items()}
-    order, count = OriginalOrder(rows, local.original_id, local.num_nodes, comm), 0
+    wanted = comm.broadcast_object(wanted)
+    order, count = OriginalOrder(rows, local.original_id, local.num_nodes, comm, wanted), 0
     with comm.together("opening the graph for its ids", on_one=True):
         file = GraphFile(source.graph, source.meta) if comm.rank == 0 else None
     if file is None:
@@ -241,9 +242,5 @@ def _write(path: str | Path, order: OriginalOrder, file: GraphFile, source: Sour
     )
     with WRITERS[Path(path).suffix.lower()](path, contents) as put:
         for nodes, slab in order.slabs():
-            if wanted is not None:
-                some = np.isin(nodes, wanted)
-                nodes, slab = nodes[some], {name: rows[some] for name, rows in slab.items()}
-            if len(nodes):
-                put(nodes, read_ids(file, nodes) if kind else None, slab)
+            put(nodes, read_ids(file, nodes) if kind else None, slab)
     return contents.num_rows

@@ -81,7 +81,7 @@ class _Keepers:
 
 
 class OriginalOrder:
-    """Rows of all ranks, for all nodes, in one pass through the original order. Made collectively.
+    """Rows of all ranks, for all nodes or some, in one pass through the original order. Made collectively.
 
     Memory beyond the arguments is twice this rank's share of one matrix, and its slab of all. Then rank 0 goes through
     `slabs()` while the others `hand_over()`.
@@ -89,42 +89,56 @@ class OriginalOrder:
     Args:
         rows: {name: (n_p, width)} of owned nodes, with the same names, widths and dtypes on all ranks.
         original_id: int64 (n_p,).
+        wanted: int64, ascending, the nodes whose rows rank 0 goes through, the same on all ranks; None: all nodes.
 
     Attributes:
-        kept: {name: the rows that this rank keeps}, those of `share_of`.
+        kept: {name: the rows that this rank keeps}, those of wanted nodes in `share_of`.
         widths, dtypes: {name: width or dtype of its rows}.
     """
 
     def __init__(
-        self, rows: Mapping[str, torch.Tensor], original_id: torch.Tensor, num_nodes: int, comm: Communicator
+        self,
+        rows: Mapping[str, torch.Tensor],
+        original_id: torch.Tensor,
+        num_nodes: int,
+        comm: Communicator,
+        wanted: np.ndarray | None = None,
     ) -> None:
-        self._comm, self._num_nodes = comm, num_nodes
+        self._comm, self._wanted = comm, wanted
         self.widths = {name: each.shape[1] for name, each in rows.items()}
         self.dtypes = {name: each.numpy().dtype for name, each in rows.items()}
         keepers = _Keepers(original_id, num_nodes, comm)
-        self.kept = {name: keepers.collected(each) for name, each in rows.items()}
+        # Of the rows that are written, keeper r has those from place _ends[r] to _ends[r + 1].
+        self._ends = np.array([*(share_of(rank, num_nodes, comm)[0] for rank in range(comm.size)), num_nodes])
+        taken: slice | torch.Tensor = slice(None)
+        if wanted is not None:
+            self._ends = np.searchsorted(wanted, self._ends)
+            first, last = self._ends[comm.rank : comm.rank + 2]
+            taken = torch.from_numpy(wanted[first:last]) - keepers.start
+        self.kept = {name: keepers.collected(each)[taken] for name, each in rows.items()}
         row_bytes = sum(each[:1].element_size() * each.shape[1] for each in self.kept.values())
         self._slab = max(1, min(SLAB_ROWS, SLAB_BYTES // max(1, row_bytes)))
 
     def slabs(self) -> Iterator[Slab]:
         """Yield all rows, slab by slab, on rank 0 alone; the others `hand_over`."""
-        rank, share = self._comm.rank, share_of(0, self._num_nodes, self._comm)[1]
-        for start in range(0, self._num_nodes, self._slab):
-            slab, stop = {}, min(start + self._slab, self._num_nodes)
+        rank, ends, count = self._comm.rank, self._ends, int(self._ends[-1])
+        for start in range(0, count, self._slab):
+            slab, stop = {}, min(start + self._slab, count)
+            keepers = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > start)).tolist()
             for name, mine in self.kept.items():
                 out = mine.new_empty(stop - start if rank == 0 else 0, mine.shape[1])
-                for keeper in range(start // share, -(-stop // share)):
-                    first, last = max(start, keeper * share), min(stop, (keeper + 1) * share)
+                for keeper in keepers:
+                    first, last = max(start, int(ends[keeper])), min(stop, int(ends[keeper + 1]))
                     if keeper == rank == 0:
                         out[first - start : last - start] = mine[first:last]
                     elif rank == 0:
                         self._comm.exchange([], [(keeper, out[first - start : last - start])], "evaluation").finish()
                     elif keeper == rank:
-                        part = mine[first - rank * share : last - rank * share]
+                        part = mine[first - int(ends[rank]) : last - int(ends[rank])]
                         self._comm.exchange([(0, part)], [], "evaluation").finish()
                 slab[name] = out.numpy()
             if rank == 0:
-                yield np.arange(start, stop), slab
+                yield np.arange(start, stop) if self._wanted is None else self._wanted[start:stop], slab
 
     def hand_over(self) -> None:
         """Send the rows that this rank keeps to rank 0, in the pieces in which it goes through them."""
