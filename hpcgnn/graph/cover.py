@@ -1,5 +1,7 @@
 """Least vertex covers of a bipartite graph, which decide the messages between two ranks."""
 
+from typing import Any
+
 import numpy as np
 
 # Bits of the results of `least_cover`.
@@ -38,8 +40,10 @@ def least_cover(indptr: np.ndarray, indices: np.ndarray, num_right: int) -> tupl
     return len(matched), left, right
 
 
-def _reached(edges, starts: np.ndarray, mate: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """bool: vertices of the other side that alternating paths from `starts` reach. mate: of the other side, or -1."""
+def _reached(edges: Any, starts: np.ndarray, mate: np.ndarray) -> np.ndarray:
+    """bool: vertices of the other side that alternating paths from `starts` reach. edges: csr_matrix. mate: of the
+    other side, or -1.
+    """
     found, free = np.zeros(edges.shape[1], bool), starts
     while len(free):
         others = np.unique(edges[free].indices)

@@ -155,7 +155,7 @@ typedef struct {
     void *y;                    /* (n, F), of moments (n, 4 F) */
     void *counts;               /* of moments, forwards: (n, 2 F), how many edges have the largest and the least */
     int64_t *numbers;           /* of moments, forwards: (n), edges so far */
-    const void *gradient;       /* backwards: as y, see kernels/messages.py */
+    const void *gradient;       /* backwards: as y, see kernels/row_rules.py */
     void *back;                 /* backwards: (columns, F), or as many rows as `returns` names, or NULL */
     void *g_map;                /* backwards: (depth + 1, F), contiguous, of weight and bias, or NULL */
     int64_t num_rows;

@@ -150,7 +150,7 @@ static void HG_T(message_merge)(const hg_message_args *a, int64_t i, const void 
     }
 }
 
-/* The gradient of a message of own row r, in `out`. gradient (F), or (4 F) of moments: see kernels/messages.py. */
+/* The gradient of a message of own row r, in `out`. gradient (F), or (4 F) of moments: see kernels/row_rules.py. */
 static void HG_T(message_gradient)(const hg_message_args *a, int64_t r, const HG_E *restrict m, HG_E *restrict out)
 {
     const int64_t width = a->width;

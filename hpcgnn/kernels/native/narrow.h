@@ -1,4 +1,4 @@
-/* Template: a row in 8 bits for each number, rounded at random, and back (hpcgnn/kernels/narrowing.py has the rule).
+/* Template: a row in 8 bits for each number, rounded at random, and back (hpcgnn/kernels/coding.py has the rule).
  * Levels and rows are those of the reference to the bit. */
 
 /* The least and the largest of x; both NaN if any of them is not finite. */
