@@ -52,10 +52,6 @@ def both_ways(path, folder, memory=TINY, **options):
     return one
 
 
-def scratch(folder, memory=TINY):
-    return Scratch(folder / "work", memory)
-
-
 @pytest.mark.parametrize("layout, save", [("edge_index", np.savez), ("src_dst", np.savez_compressed)])
 def test_npz(tmp_path, monkeypatch, layout, save):
     monkeypatch.setattr(np, "savez", save)
@@ -148,7 +144,7 @@ def test_little_memory_is_enough(tmp_path, relabel, spread):
     np.savez_compressed(tmp_path / "g.npz", src=src, dst=dst, num_nodes=2000)
     sources = [("edgelist", "e.txt", TableOptions(relabel=relabel)), ("npz", "g.npz", ArrayOptions())]
     for source, name, options in sources[: 1 if relabel else 2]:
-        work = scratch(tmp_path, 1 << 19)
+        work = Scratch(tmp_path / "work", 1 << 19)
         tracemalloc.start()
         raw = SOURCES[source].read(tmp_path / name, options, work)
         peak = tracemalloc.get_traced_memory()[1]

@@ -49,12 +49,6 @@ def test_numbers_that_are_no_classes(cli, fails, tmp_path, words, labels, member
     assert seen.meta.num_classes == labels.max() + 1
 
 
-def test_real_numbers_are_no_classes(fails, words):
-    values = np.random.default_rng(0).random((N, 3))
-    assert "--set labels.task=regression" in fails(*words(y=values[:, 0]))
-    assert "--set labels.task=regression" in fails(*words(y=values))
-
-
 def test_a_nan_beside_labels(cli, fails, tmp_path, words):
     labels = np.random.default_rng(0).integers(0, 2, (N, 4)).astype(np.float32)
     free = np.flatnonzero(~(MASKS["train"] | MASKS["val"] | MASKS["test"]))

@@ -6,10 +6,8 @@ from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph, rank_counts
-from partition_tools.generators.spec import Spec
 from partition_tools.graph import quality
 
 N = 200
@@ -146,17 +144,6 @@ def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
     partition_graph(path, [4])
     partition_graph(path, [2], output=tmp_path / "b.h5", num_clusters=50, **how)
     np.testing.assert_array_equal(order_of(tmp_path / "a.h5"), order_of(tmp_path / "b.h5"))
-
-
-def test_quality_on_a_graph_with_communities(tmp_path):
-    """The point of it all: fewer halo rows than random clusters, and far fewer than random nodes, at good balance."""
-    path = tmp_path / "g.h5"
-    generate_graph("planted", path, Spec(nodes=2000, degree=10, features=4, classes=6, seed=2))
-    metis = partition_graph(path, [2, 4, 8])
-    random = partition_graph(path, [4], method="random-clusters")
-    nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
-    assert all(figures["imbalance_nodes"] <= 1.035 for figures in metis.values())
-    assert metis[4]["halo_rows_total"] < 0.8 * random[4]["halo_rows_total"] < nodes[4]["halo_rows_total"]
 
 
 def test_cluster_counts():

@@ -195,11 +195,6 @@ def test_suspension_of_the_whole_job_does_not_count(monkeypatch):
     assert ended
 
 
-def boards(tmp_path, places=SIZE):
-    """A board as each of the ranks has it open."""
-    return [board_at(tmp_path / "board", place, places) for place in range(places)]
-
-
 def test_reports_of_nodes_are_read_as_they_were_written(tmp_path):
     """Files that are damaged, or that somebody else put there, are left out; a folder that is gone is no error."""
     first, second, name = NodeReports(tmp_path, 0), NodeReports(tmp_path, 128), "from-rank-0000128"
