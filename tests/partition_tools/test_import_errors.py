@@ -27,6 +27,7 @@ def sparse(pointers, columns):
 SRC, DST = odd_graph()
 FIRST, OTHER = np.argmax(MASKS["train"]), np.argmin(MASKS["train"])
 ANY, STANDARDIZE, TARGETS = {"num_classes": None}, "features.standardize=true", "labels.task=regression"
+CLASSES, SEVERAL = "labels.task=classification", "labels.task=multilabel"
 
 BAD_ARRAYS = {
     "edge beyond the nodes": ({"edge_index": np.stack([put(SRC, 7, N), DST])}, "edge 7 has source 60"),
@@ -81,22 +82,17 @@ BAD_ARRAYS = {
     ),
     "infinite elsewhere": (
         {"x": put(FEATURES, (OTHER, 1), np.inf)},
-        f"node {OTHER} has a feature that is",
+        f"node {OTHER} has a feature that is NaN or infinite",
         STANDARDIZE,
     ),
     "real numbers": ({"y": FEATURES[:, 0], **ANY}, "--set labels.task=regression"),
     "rows of real numbers": ({"y": FEATURES, **ANY}, "--set labels.task=regression"),
-    "targets and classes": (
-        {"y": np.ones(N), **ANY},
-        "has no classes, got labels.classes=3",
-        TARGETS,
-        "labels.classes=3",
-    ),
+    "targets, classes": ({"y": np.ones(N), **ANY}, "has no classes, got labels.classes=3", TARGETS, "labels.classes=3"),
     "infinite target": ({"y": put(np.ones(N), 7, np.inf), **ANY}, "node 7 has an infinite target", TARGETS),
     "words as targets": ({"y": np.array(["a"] * N), **ANY}, "expected numbers, and the labels are", TARGETS),
     "no column": ({"y": np.ones((N, 0)), **ANY}, "expected one target", TARGETS),
-    "one column": ({}, "labels.task=multilabel: expected several columns", "labels.task=multilabel"),
-    "two columns": ({"y": np.zeros((N, 2), int)}, "expected one column", "labels.task=classification"),
+    "one column": ({}, SEVERAL + ": expected several columns", SEVERAL),
+    "two columns": ({"y": np.zeros((N, 2), int)}, CLASSES + ": expected one column", CLASSES),
 }
 
 

@@ -138,27 +138,11 @@ def test_partitioning_is_reproducible(tmp_path):
     assert found[0] == found[1] != found[2]
 
 
-def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
-    path, how = make(tmp_path / "g.h5", "undirected"), {"method": "random-nodes", "options": PartitionOptions(seed=3)}
-    partition_graph(path, [2], output=tmp_path / "a.h5", **how)
-    partition_graph(path, [4])
-    partition_graph(path, [2], output=tmp_path / "b.h5", num_clusters=50, **how)
-    np.testing.assert_array_equal(order_of(tmp_path / "a.h5"), order_of(tmp_path / "b.h5"))
-
-
 def test_cluster_counts():
     assert default_clusters(10**6, 8) == 1000 and default_clusters(10**6, 64) == 4096
     assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
     assert default_clusters(400, 8) == 100 and default_clusters(20, 16) == 16
     assert rank_counts("8,1,2,2") == [1, 2, 8]
-
-
-def test_as_many_clusters_as_nodes(tmp_path):
-    path = make(tmp_path / "g.h5", "undirected")
-    before = view(path)
-    partition_graph(path, [1, N], num_clusters=N)
-    assert_same_graph(before, view(path))
-    assert_maps(path, "metis", before.edges)
 
 
 ERRORS = {
