@@ -114,7 +114,7 @@ def star(leaves, isolated):
 
 
 @pytest.mark.parametrize(
-    "leaves, isolated, clusters", [(39, 0, 1), (39, 0, 20), (10, 30, 2), (10, 30, 40), (30, 2, 20)]
+    "leaves, isolated, clusters", [(39, 0, 1), (39, 0, 20), (10, 30, 2), (10, 30, 40), (30, 2, 20), (20, 0, 21)]
 )
 def test_metis_has_nothing_to_say_about_hubs(capfd, leaves, isolated, clusters):
     """A star: its centre outweighs a part, and METIS once complained of graphs with no nodes on the terminal."""
