@@ -5,7 +5,7 @@ import numpy as np
 
 import partition_tools
 
-FEATURES, EDGE = 5, 4
+FEATURES, EDGE, RELATIONS, NODE_TYPES = 5, 4, 3, 2
 GRAPHS = {
     graph.name: graphs.with_task(graph, FEATURES)
     for graph in (graphs.random_directed(), graphs.random_undirected(weighted=True), graphs.star(), graphs.no_edges())
@@ -17,23 +17,29 @@ def rows_of(graph):
     return np.random.default_rng(8).standard_normal((len(graph.src), EDGE)).astype(np.float32)
 
 
-def save(comm, path, graph, edge_features):
+def types_of(graph):
+    """(E,): the types of edges."""
+    return (graph.src + graph.dst) % RELATIONS
+
+
+def save(comm, path, graph, **arrays):
     """Write a graph with a map by METIS for these ranks, unless it is there. Collective."""
     if comm.rank == 0 and not path.exists():
         split = {which: (graph.split == code) & (graph.labels >= 0) for which, code in (("train", 1), ("val", 2))}
         what = np.stack([graph.src, graph.dst]), graph.features, graph.labels, split
-        more = {"edge_weight": graph.weight, "edge_features": edge_features, "ranks": sorted({1, comm.size})}
-        partition_tools.save_graph(path, *what, **more)
+        partition_tools.save_graph(path, *what, edge_weight=graph.weight, ranks=sorted({1, comm.size}), **arrays)
     comm.barrier()
     return path
 
 
 def written_with_rows(comm, folder):
-    """{name: file} of GRAPHS with `rows_of` their edges. Collective."""
-    return {
-        name: save(comm, folder / f"edge-rows-{name.replace(' ', '-')}.h5", graph, rows_of(graph))
-        for name, graph in GRAPHS.items()
-    }
+    """{name: file} of GRAPHS with `rows_of` their edges, and types. Collective."""
+    found = {}
+    for name, graph in GRAPHS.items():
+        types = {"edge_type": types_of(graph), "node_type": np.arange(graph.num_nodes) % NODE_TYPES}
+        path = folder / f"edge-rows-{name.replace(' ', '-')}.h5"
+        found[name] = save(comm, path, graph, edge_features=rows_of(graph), **types)
+    return found
 
 
 def maps_of(comm, file):

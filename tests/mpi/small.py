@@ -7,8 +7,6 @@ import oracle
 import torch
 
 GRAPHS = {graph.name: graphs.with_task(graph) for graph in graphs.all_graphs()}
-#: {kind of graph, of `make_graphs` or `small_graphs`: where its nodes are}: on all ranks, or one has none.
-MAPS = {"undirected": "metis", "directed multi-label": "random-clusters", "star": "all on last", "random": "one empty"}
 
 
 def edges_of(graph, self_loops):
@@ -34,12 +32,6 @@ def written(comm, folder, graph, kind, sparse=False, where=None):
         graphs.write_file(file, graph, where, comm.size, sparse)
     comm.barrier()
     return graph, where, file
-
-
-def small_graphs(comm, folder):
-    """{kind: graph file}: a star, and a random graph with directed and weighted edges. Collective."""
-    names = {"star": "star", "random": "random directed weighted"}
-    return {kind: stored(comm, folder, name)[2] for kind, name in names.items()}
 
 
 def dense(graph, kind):

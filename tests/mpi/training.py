@@ -141,11 +141,8 @@ def outputs_and_gradients(trainer, graph):
     share = trainer.objective.local_loss(mine.view_as(mine))  # which stay as they are
     share.backward()
     trainer.schedule.sync.reduce(trainer.gradients.flat)
-    return (
-        mine,
-        share,
-        {name: each.detach().clone().requires_grad_() for name, each in trainer.model.named_parameters()},
-    )
+    copies = {name: each.detach().clone().requires_grad_() for name, each in trainer.model.named_parameters()}
+    return mine, share, copies
 
 
 def trained(comm, config, store=None):

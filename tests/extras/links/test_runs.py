@@ -9,7 +9,8 @@ from mpi.edge_rows import GRAPHS, written_with_rows
 from mpi.engine import test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.graph import test_edge_means, test_nothing_of_size_n
-from mpi.nn import test_edge_features
+from mpi.nn import test_message_layers
+from mpi.nn.test_message_layers import node  # noqa: F401
 from mpi.training import configure
 
 from hpcgnn.errors import ConfigError
@@ -27,16 +28,13 @@ def test_a_pause_changes_no_bit(comm, graph, shared_path, monkeypatch):  # noqa:
     test_resume.test_a_pause_changes_no_bit(comm, graph, shared_path, "links")
 
 
-many_nodes = test_nothing_of_size_n.paths
-
-
 @pytest.mark.slow
 @pytest.mark.processes
-def test_no_rank_holds_anything_as_long_as_all_nodes(comm, many_nodes, shared_path, monkeypatch):
+def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_path, monkeypatch):
     options = {"model": "gcn", "task": "links", "scorer": "mlp", "negative_pool": 256, "link_negatives": 100}
     monkeypatch.setitem(test_nothing_of_size_n.CASES, "links", options)
     test = test_nothing_of_size_n.test_no_rank_holds_anything_as_long_as_all_nodes
-    test(comm, many_nodes, shared_path, monkeypatch, "links")
+    test(comm, session_path, shared_path, monkeypatch, "links")
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +44,12 @@ def edge_files(comm, session_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_features_of_the_edges_that_remain(comm, edge_files, monkeypatch, name):
+def test_the_features_of_the_edges_that_remain(comm, edge_files, node, monkeypatch, name):  # noqa: F811
     """Against a list of all edges, and in means."""
     drawn = Drawn(17, (0.6, 0.2, 0.2))
     for self_loops in ("keep", "add"):
-        test_edge_features.test_every_edge_has_its_row(comm, edge_files, name, self_loops, drawn)
+        layer = name, self_loops, "gine of edges"
+        test_message_layers.test_layer(comm, edge_files, node, monkeypatch, *layer, task_edges=drawn)
     test_edge_means.test_columns_beside_a_list_of_all_edges(comm, edge_files, monkeypatch, name, drawn)
 
 

@@ -10,7 +10,6 @@ from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.estimate.test_estimated import check_case
 from mpi.gathering import both_ways, check_rows, sent_both_ways, whole
 from mpi.graph import test_nothing_of_size_n
-from mpi.graph.test_nothing_of_size_n import paths as many  # noqa: F401
 from mpi.nn import formulas
 from mpi.ops.test_attention import KEY, P, edge_mask
 from mpi.ops.test_operators import local as share  # noqa: F401
@@ -145,7 +144,7 @@ def test_losses_and_parameters(comm, session_path, kind, widths):
         map_name = ("random", "one empty")[number // 2 % 2]
         trainer = build_trainer(comm, config, map_name, rows=9)
         emulation = Emulated(emulated.operator_of(graph, kind), where.owner(map_name), delay)
-        emulated.check(emulation, graph, config, trainer, lambda epoch: None)
+        emulated.check(emulation, graph, config, trainer)
 
 
 def test_without_gradients_it_is_exact_and_refuses_nothing(comm, share):  # noqa: F811
@@ -188,7 +187,7 @@ def test_what_a_plan_says_of_it(graph):
 
 @pytest.mark.slow
 @pytest.mark.processes
-def test_nothing_is_as_long_as_the_graph(comm, many, shared_path, monkeypatch):  # noqa: F811
+def test_nothing_is_as_long_as_the_graph(comm, session_path, shared_path, monkeypatch):
     monkeypatch.setitem(test_nothing_of_size_n.CASES, "stale", {**GAT, "halo_dtype": "int8"})
     largest = test_nothing_of_size_n.test_no_rank_holds_anything_as_long_as_all_nodes
-    largest(comm, many, shared_path, monkeypatch, "stale")
+    largest(comm, session_path, shared_path, monkeypatch, "stale")

@@ -31,13 +31,12 @@ NODES = 1 << 20
 FEW, CLUSTERS = 400, 8
 CASES = {
     "sar": {"model": "gcn", "norm": "batch", "dropout": 0.3, "prune": "auto"},
+    # They load the graph and evaluate as the first does.
     "types": {"model": "rgcn", "directed": True},
     "bns": {"model": "gcn", "schedule": "bns", "boundary_rate": 0.5},
     "lazy": {"model": "gcn", "schedule": "lazy", "layer_epochs": "1"},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 1},
 }
-#: They load the graph and evaluate as the others do.
-SLOW = {"types", "bns", "lazy", "tma"}
 
 
 class LargestTensor(TorchDispatchMode):
@@ -84,28 +83,16 @@ def make_room_for_names():
     tracemalloc.reset_peak()
 
 
-@pytest.fixture(scope="module")
-def paths(comm, session_path):
-    """{whether it is directed: file}: graphs of very many nodes, a few hundred of them with edges, from all ranks.
-
-    They are written when they are first asked for. "small": one of these nodes alone.
-    """
-
-    class Written(dict):
-        def __missing__(self, directed):
-            self[directed] = session_path / f"nodes-{directed}.h5"
-            if comm.rank == 0:
-                write(self[directed], directed, comm.size)
-            comm.barrier()
-            return self[directed]
-
-    if comm.rank == 0:
-        write(session_path / "nodes-small.h5", True, comm.size, comm.size * FEW)
+def file_of(comm, folder, name, directed, nodes=NODES):
+    """A graph of very many nodes, a few hundred of them with edges, from all ranks. Collective."""
+    path = folder / f"nodes-{name}.h5"
+    if comm.rank == 0 and not path.exists():
+        write(path, directed, comm.size, nodes)
     comm.barrier()
-    return Written(small=session_path / "nodes-small.h5")
+    return path
 
 
-def write(path, directed, ranks, nodes=NODES):
+def write(path, directed, ranks, nodes):
     random, few = np.random.default_rng(1), FEW * ranks
     ends = random.integers(0, few, (2, 6 * few))
     if not directed:
@@ -135,18 +122,20 @@ def write(path, directed, ranks, nodes=NODES):
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in CASES])
-def test_no_rank_holds_anything_as_long_as_all_nodes(comm, paths, shared_path, monkeypatch, name):
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "sar")) for name in CASES])
+def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_path, monkeypatch, name):
     monkeypatch.setattr("hpcgnn.app.agreement.code_hash", lambda: "")  # reads the library, which is as large
     options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
-    path, session = paths[options.pop("directed", False)], session_of(comm)
+    directed, session = options.pop("directed", False), session_of(comm)
+    path = file_of(comm, session_path, directed, directed)
+    few_nodes = file_of(comm, session_path, "small", True, comm.size * FEW)  # those with edges alone
     config, few = configure(path, run_dir=str(shared_path / "run"), **options), comm.rank < comm.size - 1
 
     def job():
         return train(config, session)
 
     # What is imported when it is first used is not counted.
-    train(configure(paths["small"], run_dir=str(shared_path / "first"), **options), session)
+    train(configure(few_nodes, run_dir=str(shared_path / "first"), **options), session)
     held, tensor = largest(job) if few else (job(), 0)
     assert held < 2 * NODES and tensor < NODES
 

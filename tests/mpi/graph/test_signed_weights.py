@@ -4,49 +4,37 @@ Every mean follows one rule, and a message appears at the start. A node whose we
 from `sage` and a quotient from `rgcn`. It also divided by a sum of 0 and ended with the advice to lower --lr.
 """
 
-from dataclasses import replace
-
 import graphs
 import numpy as np
 import oracle
 import pytest
 import torch
-from asking import aggregate
 
 from hpcgnn.app.graph_checks import check_weights
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.stream import Stream
-from hpcgnn.graph.relations import relation_weights
-from hpcgnn.graphfile.storage import write_graph
-from hpcgnn.ops.relational import RelationalAggregation
+from hpcgnn.graph.load import load_local_graph
+from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.nn.rgcn import RGCNConv
 from hpcgnn.schedules.full_halo import FullHalo
 
-from ..gathering import both_ways, whole
+from ..edge_rows import maps_of, save
+from ..linear import check_linear
+from ..nn import formulas
 from ..runs import train_into
 from ..training import build_trainer, configure
 
 N, RELATIONS = 60, 3
 
 
-def signed_graph(directed=True):
+def signed_graph():
     """Weights of both signs: those into nodes 0 and 1 sum to exactly 0, into 2 to 0 but for float32, into 3 below 0."""
     random = np.random.default_rng(7)
     src, dst = random.integers(0, N, 400), random.integers(6, N, 400)
     src, dst = src[src != dst], dst[src != dst]
     weight = random.normal(0.3, 1, len(src))
-    special = [
-        (10, 0, 1.0),
-        (11, 0, -1.0),
-        (12, 1, 0.0),
-        (13, 2, 0.1),
-        (14, 2, 0.2),
-        (15, 2, -0.3),
-        (16, 3, -2.0),
-        (17, 3, 0.5),
-    ]
-    src, dst = (np.concatenate([a, [edge[i] for edge in special]]) for i, a in enumerate((src, dst)))
-    weight = np.concatenate([weight, [edge[2] for edge in special]]).astype(np.float32)
+    src, dst = np.append(src, range(10, 18)), np.append(dst, [0, 0, 1, 2, 2, 2, 3, 3])
+    weight = np.append(weight, [1, -1, 0, 0.1, 0.2, -0.3, -2, 0.5]).astype(np.float32)
     keys, first = np.unique(dst * N + src, return_index=True)  # the dense oracle has the sum of parallel edges alone
     src, dst, weight = src[first].astype(np.int64), dst[first].astype(np.int64), weight[first]
     return graphs.with_task(graphs.PlainGraph("signed", N, src, dst, False, weight))
@@ -57,98 +45,63 @@ KINDS = np.where(GRAPH.dst < 6, 0, (GRAPH.src + GRAPH.dst) % RELATIONS).astype(n
 
 
 @pytest.fixture(scope="module")
-def stored(comm, session_path):
-    """(layout, path of the graph with types)."""
-    where, path = graphs.layout(GRAPH, comm.size), session_path / "signed.h5"
-    if comm.rank == 0:
-        data = graphs.graph_data(GRAPH, where.order, where.offsets)
-        kind = {(d, s): k for s, d, k in zip(GRAPH.src, GRAPH.dst, KINDS)}
-        ids = where.order
-
-        def typed(edges, by_destination):
-            rows = np.repeat(np.arange(N), np.diff(edges.indptr))
-            ends = (rows, edges.indices) if by_destination else (edges.indices, rows)
-            kinds = np.array([kind[ids[d], ids[s]] for d, s in zip(*ends)], np.int32)
-            return replace(edges, type=kinds)
-
-        data = replace(data, edges=typed(data.edges, True), edges_out=typed(data.edges_out, False))
-        write_graph(path, data, [(name, comm.size, ranks, {}) for name, ranks in where.maps.items()])
-    comm.barrier()
-    return where, path
+def path(comm, session_path):
+    """A file of the graph with types of edges."""
+    return save(comm, session_path / "signed.h5", GRAPH, edge_type=KINDS)
 
 
-@pytest.mark.parametrize("map_name", ["dealt", "random", "one empty"])
-def test_mean(comm, stored, map_name):
-    """Σwx/Σw, and 0 where Σw is 0, outputs and gradients."""
-    where, path = stored
-    matrix = oracle.operator(oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight), "mean")
+def shares(comm, path):
+    """LocalGraphs by both maps."""
+    with GraphFile(path) as file:
+        for owner in maps_of(comm, file):
+            yield load_local_graph(file, owner, comm, 9, "keep", torch.float64, keep_edges=True)
+
+
+def mean_over(edges):
+    """The dense matrix of the mean over some edges: Σwx/Σw, and 0 where Σw is 0."""
+    return oracle.operator(oracle.adjacency(N, GRAPH.src[edges], GRAPH.dst[edges], GRAPH.weight[edges]), "mean")
+
+
+def test_mean(comm, path):
+    matrix = mean_over(slice(None))
     assert not matrix[:3].any() and matrix[3, 16] == pytest.approx(2 / 1.5) and matrix[3, 17] == pytest.approx(-1 / 3)
-    local = graphs.load(path, where.maps[map_name], comm, cap=9)
-    policy = FullHalo(local, comm, HaloBuffers(4 * 9 * 24))
-    x, gy = np.random.default_rng(0).standard_normal((2, N, 3))
-    y, gradient, _ = both_ways(comm, local, lambda rows: aggregate(policy, rows, "mean"), x, gy)
-    np.testing.assert_allclose(whole(comm, local, y), matrix @ x, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(whole(comm, local, gradient), matrix.T @ gy, rtol=1e-9, atol=1e-9)
+    for local in shares(comm, path):
+        check_linear(comm, GRAPH, local, FullHalo(local, comm, HaloBuffers(4 * 9 * 24)), norms=["mean"])
 
 
-@pytest.mark.parametrize("map_name", ["dealt", "one empty"])
-def test_relations(comm, stored, map_name):
+def test_relations(comm, path):
     """The same rule for each relation by itself."""
-    where, path = stored
-    local = graphs.load(path, where.maps[map_name], comm, cap=9, keep_edges=True)
-    buffers = HaloBuffers(4 * 9 * 32)
-    along = [Stream(way.own, way.halo, way.plan, buffers, comm) for way in (local.inward, local.outward)]
-    inward, outward = relation_weights(local, RELATIONS, comm, torch.float64)
-    assert bool(torch.isfinite(inward).all() and torch.isfinite(outward).all())
-    operator = RelationalAggregation((along[0], local.inward.edges, inward), (along[1], local.outward.edges, outward))
-    draw = torch.Generator().manual_seed(1)
-    coefficients, bases, x, gy = (
-        torch.randn(shape, generator=draw, dtype=torch.float64) for shape in ((RELATIONS, 2), (2, 4, 3), (N, 4), (N, 3))
-    )
-    leaves = [t.clone().requires_grad_() for t in (coefficients, bases, x)]
-    y = 0
-    for kind in range(RELATIONS):
-        of = KINDS == kind
-        matrix = oracle.operator(oracle.adjacency(N, GRAPH.src[of], GRAPH.dst[of], GRAPH.weight[of]), "mean")
-        y = y + torch.from_numpy(matrix) @ leaves[2] @ torch.einsum("b,bij->ij", leaves[0][kind], leaves[1])
-    y.backward(gy)
-    mine = [
-        coefficients.clone().requires_grad_(),
-        bases.clone().requires_grad_(),
-        x[local.original_id].requires_grad_(),
-    ]
-    found = operator(mine[2], mine[0], mine[1])
-    found.backward(gy[local.original_id])
-    np.testing.assert_allclose(whole(comm, local, found), y.detach(), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(whole(comm, local, mine[2].grad), leaves[2].grad, rtol=1e-9, atol=1e-9)
-    for one, other in zip(mine[:2], leaves[:2]):
-        np.testing.assert_allclose(comm.total(one.grad), other.grad, rtol=1e-8, atol=1e-8)
+    layer = RGCNConv(4, 3, RELATIONS, 2, torch.float64)
+    means = [torch.from_numpy(mean_over(KINDS == kind)) for kind in range(RELATIONS)]
+
+    def formula(p, x):
+        mixed = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
+        return formulas.affine(p, "own", x) + sum(mean @ x @ matrix for mean, matrix in zip(means, mixed))
+
+    expected = formulas.Expected(layer, formula, *formulas.drawn(layer, N, 4, 3))
+    for local in shares(comm, path):
+        expected.check(comm, local, 9)
 
 
 @pytest.mark.processes
-def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
+def test_training_says_it_or_refuses(comm, path, shared_path, monkeypatch):
     """gcn takes roots: an error that counts. sage describes its means. Others divide by nothing."""
-    (where, path), said = stored, []
+    said = []
     monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
     negative = int(((looped.sum(1) < 0) | (looped.sum(0) < 0)).sum())
     plain = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight)
     below = int((plain.sum(1) < -1e-6).sum())
     for model in ("gcn", "sgc"):
-        trainer, local = loaded(comm, path, where, model, "add")
+        trainer = build_trainer(comm, configure(path, model=model), "metis")
         with pytest.raises(GraphError, match=f"weights of {negative} nodes sum to less than 0.*--model sage") as caught:
-            check_weights(local, trainer.model.spec, comm)
+            check_weights(trainer.local, trainer.model.spec, comm)
         assert "\n" not in str(caught.value) and caught.value.everywhere
     with pytest.raises(GraphError, match="sum to less than 0"):
-        train_into(comm, path, shared_path / "run", model="gcn", epochs=1, partition="random")
+        train_into(comm, path, shared_path / "run", model="gcn", epochs=1)
     sage = f"0 at 3 nodes, whose mean is 0, and to less than 0 at {below},"
     for model, words in {"sage": sage, "rgcn": "", "gin": "", "gat": "", "pna": ""}.items():
-        trainer, local = loaded(comm, path, where, model, "keep")
+        trainer = build_trainer(comm, configure(path, model=model, self_loops="keep"), "metis")
         said.clear()
-        check_weights(local, trainer.model.spec, comm)
+        check_weights(trainer.local, trainer.model.spec, comm)
         assert (len(said) == 1 and words in said[0]) if words and comm.rank == 0 else not said
-
-
-def loaded(comm, path, where, model, loops):
-    trainer = build_trainer(comm, configure(path, model=model, precision="fp64"), "random", rows=20)
-    return trainer, graphs.load(path, where.maps["random"], comm, self_loops=loops, keep_edges=True)

@@ -29,6 +29,23 @@ CASES = {
 }
 
 
+# Transformed before aggregated.
+WIDE = {
+    "wide gcn": {"model": "gcn"},
+    "wide gcn, dropped": {"model": "gcn", "dropout": 0.3},
+    "wide sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
+    "wide sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
+    "wide sage, inductive": {"model": "sage", "inductive": True},
+    "wide gin": {"model": "gin", "prune": "auto"},
+    "wide sgc": {"model": "sgc"},
+    "wide gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.5},
+    "wide transformer": {"model": "transformer", "heads": 2},
+    "wide appnp": {"model": "appnp", "dropout": 0.5},
+}
+# Their products are torch's.
+TORCHS = "wide gin", "wide sgc", "wide gatv2", "wide transformer", "wide appnp"
+
+
 @pytest.fixture(scope="module")
 def files(comm, graph, session_path):
     """{type: (a file with features of that type, the same with the same numbers as float32)}."""
@@ -70,33 +87,11 @@ def compare(comm, pair, options, dtype, exact=True):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *WIDE])
 def test_the_bits_of_widened_features(comm, files, name, kind):
-    options = {"hidden": 16, "layers": 2, "keep_input": "always", **CASES[name]}
-    compare(comm, files[kind], options, TYPES[kind])
-
-
-WIDE = {
-    "gcn": {"model": "gcn"},
-    "gcn, dropped": {"model": "gcn", "dropout": 0.3},
-    "sage": {"model": "sage", "dropout": 0.5, "prune": "auto"},
-    "sage, mixed": {"model": "sage", "precision": "mixed", "dropout": 0.5},
-    "sage, inductive": {"model": "sage", "inductive": True},
-    "gin": {"model": "gin", "prune": "auto"},
-    "sgc": {"model": "sgc"},
-    "gatv2": {"model": "gatv2", "heads": 2, "dropout": 0.5},
-    "transformer": {"model": "transformer", "heads": 2},
-    "appnp": {"model": "appnp", "dropout": 0.5},
-}
-LIKE_WIDE = ("gcn", "gcn, dropped", "sage", "sage, mixed", "sage, inductive")  # other products are torch's
-
-
-@pytest.mark.parametrize("kind", ["float16", "int8, scaled"])
-@pytest.mark.parametrize("name", WIDE)
-def test_transformed_before_aggregated(comm, files, name, kind):
     """Features wider than the layer's output are multiplied with its weights first, some rows at a time."""
-    options = {"hidden": 3, "layers": 2, "keep_input": "never", **WIDE[name]}
-    compare(comm, files[kind], options, TYPES[kind], exact=name in LIKE_WIDE)
+    usual = {"hidden": 16, "keep_input": "always"} if name in CASES else {"hidden": 3, "keep_input": "never"}
+    compare(comm, files[kind], {"layers": 2, **usual, **(CASES | WIDE)[name]}, TYPES[kind], exact=name not in TORCHS)
 
 
 @pytest.mark.ranks(2)

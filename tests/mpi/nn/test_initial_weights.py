@@ -19,8 +19,6 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
 
-from ..training import build_trainer, configure
-
 SEED, PARAMETER = 11, 1
 IN, OUT, WIDTH, HEADS, TYPES, BASES = 40, 50, 16, 3, 7, 4
 ATTENTIVE = ModelSpec("", IN, OUT, 1, WIDTH, bases=BASES, edge_types=TYPES)
@@ -87,30 +85,16 @@ def drawn(shape, number, bound):
     return torch.from_numpy(((2 * (words / 2.0**32) - 1) * bound).astype(np.float32)).view(shape)
 
 
-def parameter_of(layer, name):
-    """The parameter of this name; 'bases.2' is a slice."""
-    parameters, (first, _, last) = dict(layer.named_parameters()), name.rpartition(".")
-    return parameters[name] if name in parameters else parameters[first][int(last)]
-
-
 @pytest.mark.parametrize("kind", LAYERS)
 def test_draws_and_bounds(kind):
     make, expected = LAYERS[kind]
     layer = make()
     initialise(layer, Randomness(SEED))
+    parameters = {name: each.detach() for name, each in layer.named_parameters()}
     for number, (name, bound) in enumerate(expected.items()):
-        parameter = parameter_of(layer, name).detach()
+        whole, _, basis = name.partition("bases.")  # 'bases.2' is a slice
+        parameter = parameters["bases"][int(basis)] if basis else parameters[whole]
         torch.testing.assert_close(parameter, drawn(parameter.shape, number, bound), rtol=1e-6, atol=1e-9)
     named = {name.rpartition(".")[0] if name.startswith("bases.") else name for name in expected}
     for name, parameter in layer.named_parameters():
         assert name in named or not parameter.any(), "a parameter is drawn that nobody expects"
-
-
-def test_a_run_begins_with_them_on_every_rank(comm, graph):
-    model = build_trainer(comm, configure(graph, model="sage", layers=2, hidden=6, seed=SEED), "metis").model
-    weights = [weight for conv in model.convs for weight in (conv.neighbour.weight, conv.own.weight)]
-    biases = [(conv.own.bias, kaiming(conv.d_in)) for conv in model.convs]
-    for number, (each, bound) in enumerate([*((weight, kaiming(len(weight))) for weight in weights), *biases]):
-        torch.testing.assert_close(each.detach(), drawn(each.shape, number, bound), rtol=1e-6, atol=1e-9)
-    mine = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
-    assert all(other == mine for other in comm.allgather_object(mine))

@@ -1,5 +1,5 @@
 """The layers on the general rule against their formulas, written out over a list of all edges: outputs and every
-gradient.
+gradient. Edges have weights, types and features, parallel edges and self loops too.
 """
 
 from dataclasses import replace
@@ -13,45 +13,46 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.entry import TypedProjection
-from hpcgnn.nn.gat import GATConv
+from hpcgnn.nn.gat import EdgeGATConv, GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
+from hpcgnn.nn.gin import GINEConv
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 
+from ..edge_rows import EDGE, FEATURES, GRAPHS, NODE_TYPES, RELATIONS, maps_of, rows_of, types_of, written_with_rows
 from ..nodes import emulated
-from ..training import generated
 from . import formulas
 
-NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
-SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, dtype=torch.float64)
+HEADS, WIDTH, F64 = 2, 3, torch.float64
+PLAIN = ModelSpec("gatv2", FEATURES, 4, 2, WIDTH, dtype=F64, edge_types=RELATIONS + 1, bases=2)
+EDGED = replace(PLAIN, edge_features=EDGE)
+SIZES = FEATURES, WIDTH, HEADS
 LAYERS = {
-    "gat": lambda: GATConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
-    "gat averaged": lambda: GATConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
-    "gatv2": lambda: GATv2Conv(D_IN, WIDTH, HEADS, False, SPEC, 0),
-    "gatv2 averaged": lambda: GATv2Conv(D_IN, WIDTH, HEADS, True, SPEC, 0),
-    "transformer": lambda: TransformerConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
-    "transformer averaged": lambda: TransformerConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
-    "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
-    "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
-    "rgcn looped": lambda: RGCNConv(D_IN, WIDTH, RELATIONS + 1, 2, torch.float64),
-    "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_types=RELATIONS, bases=2)),
-    "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_types=RELATIONS, bases=3)),
-    "typed projection": lambda: TypedProjection(D_IN, WIDTH, KINDS, torch.float64),
+    "gat": lambda: GATConv(*SIZES, False, PLAIN, 0),
+    "gat averaged": lambda: GATConv(*SIZES, True, PLAIN, 0),
+    "gat of edges": lambda: EdgeGATConv(*SIZES, False, EDGED),
+    "gat of edges, averaged": lambda: EdgeGATConv(*SIZES, True, EDGED),
+    "gatv2": lambda: GATv2Conv(*SIZES, False, PLAIN, 0),
+    "gatv2 averaged": lambda: GATv2Conv(*SIZES, True, PLAIN, 0),
+    "gatv2 of edges": lambda: GATv2Conv(*SIZES, False, EDGED),
+    "transformer": lambda: TransformerConv(*SIZES, False, PLAIN, 0),
+    "transformer averaged": lambda: TransformerConv(*SIZES, True, PLAIN, 0),
+    "transformer of edges": lambda: TransformerConv(*SIZES, False, EDGED),
+    "gine of edges": lambda: GINEConv(FEATURES, HEADS * WIDTH, EDGE, F64),
+    "pna": lambda: PNAConv(FEATURES, WIDTH, F64),
+    "pna of edges": lambda: PNAConv(FEATURES, HEADS * WIDTH, F64, EDGE),
+    "rgcn": lambda: RGCNConv(FEATURES, WIDTH, RELATIONS + 1, 2, F64),
+    "rgat": lambda: RGATConv(*SIZES, False, PLAIN),
+    "rgat averaged": lambda: RGATConv(*SIZES, True, replace(PLAIN, bases=3)),
+    "typed projection": lambda: TypedProjection(FEATURES, WIDTH, NODE_TYPES, F64),
 }
 
 
 @pytest.fixture(scope="module")
 def files(comm, session_path):
-    """{name: path}: typed graphs, one undirected and one directed and weighted."""
-    kinds = {"undirected": {}, "directed weighted": {"directed": True, "weighted": True}}
-    usual = {"nodes": NODES, "degree": 5, "features": D_IN, "edge_types": RELATIONS, "node_types": KINDS}
-    methods = "metis", "random-clusters"
-    return {
-        name: generated(comm, session_path / f"typed-{name.replace(' ', '-')}.h5", 24, methods, **usual, **options)
-        for name, options in kinds.items()
-    }
+    return written_with_rows(comm, session_path)
 
 
 @pytest.fixture(scope="module")
@@ -61,70 +62,77 @@ def node(comm):
         yield memory
 
 
-def all_edges(path, looped=False):
-    """(src, dst, weight, type, node type) of the whole graph in original ids.
-
-    looped: each node without a loop gets one, of weight 1 and one more type.
+def edges_of(graph, rows, self_loops):
+    """(src, dst, weight, type, rows) of all edges. 'add': each node without a loop gets one, of weight 1, one more
+    type and the mean of its other in-edges' rows.
     """
-    with GraphFile(path) as file:
-        ids = file.read("nodes/original_id")
-        indptr, indices = file.read("topology/indptr"), file.read("topology/indices")
-        weight = file.read("edges/weight") if file.meta.weighted else np.ones(len(indices))
-        kinds = np.empty(len(ids), np.int64)
-        kinds[ids] = file.read("nodes/type")
-        dst = ids[np.repeat(np.arange(len(ids)), np.diff(indptr))]
-        arrays = ids[indices], dst, weight.astype(np.float64), file.read("edges/type").astype(np.int64), kinds
-    if looped:
-        lonely = np.setdiff1d(np.arange(len(ids)), arrays[0][arrays[0] == dst])
-        more = lonely, lonely, np.ones(len(lonely)), np.full(len(lonely), RELATIONS)
-        arrays = *(np.concatenate(pair) for pair in zip(arrays, more)), kinds
-    return [torch.from_numpy(array) for array in arrays]
+    weight = np.ones(len(graph.src)) if graph.weight is None else graph.weight.astype(float)
+    edges = graph.src, graph.dst, weight, types_of(graph), rows.astype(float)
+    if self_loops == "add":
+        lonely = np.setdiff1d(np.arange(graph.num_nodes), graph.src[graph.src == graph.dst])
+        means = np.zeros((len(lonely), EDGE))
+        for mean, number in zip(means, lonely):
+            if (graph.dst == number).any():
+                mean[:] = rows[graph.dst == number].mean(0, dtype=float)
+        more = lonely, lonely, np.ones(len(lonely)), np.full(len(lonely), RELATIONS), means
+        edges = (np.concatenate(pair) for pair in zip(edges, more))
+    return [torch.from_numpy(array) for array in edges]
 
 
 def right(name, p, x, edges):
-    """The formula of a layer for parameters p (by name) and rows x (n, D_IN) of all nodes."""
-    src, dst, weight, kinds, node_kinds = edges
-    kind, average = name.split()[0], "averaged" in name
-    if kind in ("gat", "gatv2"):
-        return getattr(formulas, kind)(p, x, src, dst, average=average)
+    """The formula of a layer for parameters p (by name) and rows x (n, FEATURES) of all nodes."""
+    src, dst, weight, kinds, rows = edges
+    kind, average, n = name.split()[0], "averaged" in name, len(x)
+    rows = rows if "of edges" in name else None
+    if kind == "gat":
+        return formulas.gat(p, x, src, dst, 0.0 if rows is None else rows @ p["terms"], average)
+    if kind == "gatv2":
+        return formulas.gatv2(p, x, src, dst, rows, average)
     if kind == "transformer":
-        return formulas.transformer(p, x, src, dst, HEADS, average=average)
-    if kind == "pna":
-        return formulas.pna(p, x, src, dst)
+        return formulas.transformer(p, x, src, dst, HEADS, rows, average)
+    if kind in ("pna", "gine"):
+        return getattr(formulas, kind)(p, x, src, dst, rows)
     if kind == "rgat":
-        y = formulas.affine(p, "own", x)
-        matrices = torch.einsum("rb,bij->rij", p["coefficients"], p["bases"])
-        z = torch.einsum("ni,rij->rnj", x, matrices)
+        z = torch.einsum("ni,rb,bij->rnj", x, p["coefficients"], p["bases"])
         halves = [(z.view(*z.shape[:2], HEADS, WIDTH) * p[f"att_{end}"]).sum(-1) for end in ("src", "dst")]
         logit = torch.nn.functional.leaky_relu(halves[0][kinds, src] + halves[1][kinds, dst], 0.2)
-        return y + formulas.attended(logit, z[kinds, src], dst, NODES, average)
+        return formulas.affine(p, "own", x) + formulas.attended(logit, z[kinds, src], dst, n, average)
     if kind == "rgcn":
         y = formulas.affine(p, "own", x)
         for relation in range(len(p["coefficients"])):
             of = kinds == relation
             matrix = torch.einsum("b,bij->ij", p["coefficients"][relation], p["bases"])
             share = weight[of][:, None]
-            total = formulas.summed(share, dst[of], NODES)
-            rows = formulas.summed(share * (x @ matrix)[src[of]], dst[of], NODES)
-            y = y + rows / torch.where(total > 0, total, 1.0)
+            total = formulas.summed(share, dst[of], n)
+            y = y + formulas.summed(share * (x @ matrix)[src[of]], dst[of], n) / torch.where(total > 0, total, 1.0)
         return y
-    return torch.relu(torch.stack([x[i] @ p["weights"][k] for i, k in enumerate(node_kinds)]) + p["bias"][node_kinds])
+    of_nodes = torch.arange(n) % NODE_TYPES
+    return torch.relu(torch.einsum("ni,nij->nj", x, p["weights"][of_nodes]) + p["bias"][of_nodes])
+
+
+def expected_of(name, graph, rows, self_loops="keep"):
+    """The formulas.Expected of a layer for these edges of a graph."""
+    layer, edges = LAYERS[name](), edges_of(graph, rows, self_loops)
+    x, gy = formulas.drawn(layer, graph.num_nodes, FEATURES, HEADS * WIDTH)
+    return formulas.Expected(layer, lambda p, rows: right(name, p, rows, edges), x, gy)
 
 
 @pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.parametrize("file", ["undirected", "directed weighted"])
-def test_layer(comm, files, node, file, name):
-    looped, layer = "looped" in name, LAYERS[name]()
-    edges = all_edges(files[file], looped)
-    x, gy = formulas.drawn(layer, NODES, D_IN, HEADS * WIDTH)
-    expected = formulas.Expected(layer, lambda p, rows: right(name, p, rows, edges), x, gy)
-    for map_name, rows, in_place in (("metis", 40, False), ("random-clusters", 7, False), ("random-clusters", 7, True)):
-        with GraphFile(files[file]) as opened:
-            owner, _ = opened.cluster_map(map_name, comm.size)
+@pytest.mark.parametrize("graph_name", GRAPHS)
+@pytest.mark.parametrize("self_loops", ["keep", "add"])
+def test_layer(comm, files, node, monkeypatch, graph_name, self_loops, name, **drawn):
+    """drawn: task_edges that take edges out."""
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
+    graph, rows = GRAPHS[graph_name], rows_of(GRAPHS[graph_name])
+    for each in drawn.values():
+        kept = each.sides(graph.src, graph.dst, graph.num_nodes) == 0
+        graph, rows = replace(graph, src=graph.src[kept], dst=graph.dst[kept]), rows[kept]
+    expected = expected_of(name, graph, rows, self_loops)
+    with GraphFile(files[graph_name]) as file:
+        metis, nodes = maps_of(comm, file)
+        for owner, cap, in_place in ((metis, 40, False), (nodes, 7, False), (np.where(metis == 1, 0, metis), 7, True)):
+            read = {"keep_edges": True, "edge_features": "of edges" in name, **drawn}
+            local = load_local_graph(file, owner, comm, cap, self_loops, F64, **read)
             if in_place:  # the second rank is empty
-                owner = np.where(owner == 1, 0, owner)
-            loops = "add" if looped else "keep"
-            local = load_local_graph(opened, owner, comm, rows, loops, torch.float64, keep_edges=True)
-            if in_place:
                 local = within_node(local, NodeRows(node), comm, returns=True)
-        expected.check(comm, local, rows)
+            expected.check(comm, local, cap)

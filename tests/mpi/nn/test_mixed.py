@@ -14,44 +14,35 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def few(comm, session_path):
-    return few_train(comm, session_path)
-
-
 def trained(comm, path, epochs=4, **options):
     """(losses, parameters, trainer)."""
     trainer = build_trainer(comm, configure(path, lr=0.003, **options), "metis", rows=7)
-    wanted = torch.bfloat16 if options.get("precision") == "mixed" else torch.float32
+    seen = set()
     for conv in trainer.model.convs[1:]:
-        conv.register_forward_pre_hook(
-            lambda conv, given: check_type(getattr(given[1], "rows", given[1]).dtype, wanted)
-        )
+        conv.register_forward_pre_hook(lambda conv, given: seen.add(getattr(given[1], "rows", given[1]).dtype))
     losses = torch.tensor([trainer.step(epoch) for epoch in range(epochs)])
+    assert seen == {torch.bfloat16 if options.get("precision") == "mixed" else torch.float32}, "of hidden states"
     return losses, torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), trainer
-
-
-def check_type(dtype, wanted):
-    assert dtype == wanted, f"a hidden state of {dtype}"
 
 
 CASES = [("undirected", kind) for kind in MODELS] + [("directed multi-label", "sage, norm and residual")]
 
 
 @pytest.mark.parametrize("name, kind", CASES)
-def test_learns_what_fp32_learns(comm, few, name, kind):
-    exact, parameters, _ = trained(comm, few[name], **MODELS[kind])
-    losses, narrow, _ = trained(comm, few[name], precision="mixed", prune="auto", **MODELS[kind])
+def test_learns_what_fp32_learns(comm, session_path, name, kind):
+    path = few_train(comm, session_path)[name]
+    exact, parameters, _ = trained(comm, path, **MODELS[kind])
+    losses, narrow, _ = trained(comm, path, precision="mixed", prune="auto", **MODELS[kind])
     torch.testing.assert_close(losses, exact, rtol=0.02, atol=0)
     assert narrow.dtype == torch.float32
     assert float((narrow - parameters).norm() / parameters.norm()) < 0.02
     assert not torch.equal(losses, exact), "something is rounded"
 
 
-def test_hidden_states_and_halos_take_half_the_bytes(comm, few):
-    sent, kept = [], []
+def test_hidden_states_and_halos_take_half_the_bytes(comm, session_path):
+    path, kept = few_train(comm, session_path)["undirected"], []
     for precision, size in (("fp32", 4), ("mixed", 2)):
-        trainer = trained(comm, few["undirected"], epochs=1, model="gcn", keep_input="always", precision=precision)[2]
+        trainer = trained(comm, path, epochs=1, model="gcn", keep_input="always", precision=precision)[2]
         comm.ledger.take()
         trainer.step(1)
         step = comm.ledger.take()
@@ -59,6 +50,5 @@ def test_hidden_states_and_halos_take_half_the_bytes(comm, few):
         for kind in ("halo_forward", "halo_backward") if plan.num_boundary else ():
             assert step[kind].bytes_sent == plan.num_boundary * size * (16 + CLASSES)
         kept.append(trainer.constants["input aggregate"])
-        sent.append(step)
     assert [constant.dtype for constant in kept] == [torch.float32, torch.bfloat16]
     assert kept[0].shape == kept[1].shape and kept[0].shape[1] == FEATURES

@@ -18,7 +18,7 @@ from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 
 from ..gathering import whole
-from ..small import written
+from ..small import edges_of, written
 from ..training import outputs_and_gradients, widest_row
 
 SEED, EPOCH, CLASSES = 7, 4, 3
@@ -58,20 +58,8 @@ def files(comm, session_path):
 
 
 def spec_of(kind, **options):
-    return complete(
-        ModelSpec(
-            **{
-                "model": kind,
-                "d_in": 10,
-                "classes": CLASSES,
-                "layers": 3,
-                "hidden": 6,
-                "dropout": 0.4,
-                "dtype": torch.float64,
-                **options,
-            }
-        )
-    )
+    usual = {"layers": 3, "hidden": 6, "dropout": 0.4, "dtype": torch.float64}
+    return complete(ModelSpec(kind, 10, CLASSES, **{**usual, **options}))
 
 
 def is_kept(spec):
@@ -92,27 +80,14 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
-            parameter.add_(
-                0.3
-                * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(index), dtype=parameter.dtype)
-            )
+            draws = torch.Generator().manual_seed(index)
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws, dtype=parameter.dtype))
     trainer.random.epoch = EPOCH
     return local, trainer
 
 
 def self_loops_of(spec):
     return "add" if spec.model in ("gcn", "sgc") else "keep"
-
-
-def in_edges(graph, spec):
-    """(n,): the number of in-edges, counted one by one, with an added loop where a node has none."""
-    counts, loops = [0] * graph.num_nodes, set()
-    for source, target in zip(graph.src.tolist(), graph.dst.tolist()):
-        counts[target] += 1
-        if source == target:
-            loops.add(target)
-    added = self_loops_of(spec) == "add"
-    return np.array([count + (added and node not in loops) for node, count in enumerate(counts)])
 
 
 def right(graph, spec, state, train):
@@ -130,7 +105,7 @@ def right(graph, spec, state, train):
         input_dropout=0.0 if spec.input_dropout == "none" or not train else None,
         kept=is_kept(spec),
         scaled=spec.input_dropout == "scaled",
-        edges=in_edges(graph, spec),
+        edges=np.bincount(edges_of(graph, self_loops_of(spec))[1], minlength=graph.num_nodes),
         residual=spec.residual,
         seed=SEED,
         epoch=EPOCH,
@@ -205,19 +180,3 @@ def test_scaled_dropout_where_sums_of_rows_arrive(comm, files, name):
     trainer = compare(comm, name, files[name, False], spec, "random", halo="least")
     sums = trainer.views.local.inward.plan.sending.sums is not None
     assert comm.allgather_object(sums) == [comm.size > 1] * comm.size
-
-
-def test_ranks_without_training_nodes(comm, shared_path):
-    """Loss and gradients cover all training nodes, wherever they are: ranks without any take part with a zero."""
-    graph = GRAPHS["undirected"]
-    where = graphs.layout(graph, comm.size)
-    split = np.where(where.owner("dealt") == 0, graph.split, graphs.TEST).astype(np.uint8)
-    graph = graphs.replace(graph, split=split)
-    path = written(comm, shared_path, graph, "split")[2]
-    spec = spec_of("gcn")
-    local, trainer = make_trainer(comm, spec, path, where.maps["dealt"])
-    _, loss, gradients = right(graph, spec, dict(trainer.model.named_parameters()), train=True)
-    assert trainer.step(EPOCH) == pytest.approx(loss, abs=1e-9)
-    for name, parameter in trainer.model.named_parameters():
-        torch.testing.assert_close(parameter.grad, gradients[name], rtol=0, atol=1e-9)
-    assert comm.rank == 0 or not bool(local.mask("train").any())

@@ -66,16 +66,13 @@ def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
     return float(value)
 
 
-def check(emulation, graph, config, trainer, begin):
-    """Hold losses and parameters of a Trainer against the emulation by hand, epoch by epoch. begin(epoch) comes before
-    each.
-    """
+def check(emulation, graph, config, trainer):
+    """Hold losses and parameters of a Trainer against the emulation by hand, epoch by epoch."""
     parameters = {n: p.detach().clone().requires_grad_() for n, p in trainer.model.named_parameters()}
     optimizer, kind, p = torch.optim.Adam(parameters.values(), lr=LR), config.model.model, config.model.dropout
     _, x, labels, train = dense(graph, kind)
     for epoch in range(EPOCHS):
         optimizer.zero_grad()
-        begin(epoch)
 
         def mask(layer, like):
             return oracle.dropout_mask(config.run.seed, epoch, layer, oracle.DROPOUT, *like.shape, p)
