@@ -1,8 +1,7 @@
 """The communicator's verbs, which every transport must pass: received messages equal the sent ones.
 
 The helper thread is on or off, spinning or sleeping. Tests of `verbs` hold for one rank by itself as well, and tests of
-`among_ranks` count messages that a single rank never sends. Tests of `by_pairs` send messages that the other ranks need
-not know of.
+`among_ranks` count messages that a single rank never sends.
 """
 
 import pytest
@@ -65,14 +64,6 @@ def verbs(request, comm, of_torch):
 @pytest.fixture
 def among_ranks(verbs):
     """`verbs` of ranks, be it one."""
-    return verbs
-
-
-@pytest.fixture
-def by_pairs(verbs):
-    """`verbs` that let a rank call `exchange` alone."""
-    if not verbs.pairwise:
-        pytest.skip("all ranks take part in an exchange")
     return verbs
 
 
@@ -159,18 +150,10 @@ def test_allgather_of_objects_of_unequal_size(verbs):
     assert verbs.allgather_object(None) == [None] * verbs.size
 
 
-def test_together_passes_when_all_are_well(verbs):
-    verbs.heartbeat.at = "before"
-    times = 0
-    with verbs.together("reading"):
-        times += 1
-    assert times == 1 and verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
-    assert verbs.allgather_object(verbs.rank) == list(range(verbs.size)), "the ranks are still in step"
-
-
 def test_an_error_on_one_rank_is_raised_on_all_and_names_it(verbs):
     culprit = verbs.size - 1
     with pytest.raises(HpcgnnError, match="bad label") as caught, verbs.together("reading"):
+        assert verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
         if verbs.rank == culprit:
             raise GraphError("bad label")
     assert caught.value.everywhere
@@ -242,8 +225,10 @@ def test_messages_of_a_kind_arrive_in_the_order_in_which_they_were_sent(verbs, o
             assert torch.equal(found, numbers(size, rank, mark)), f"message {mark}"
 
 
-def test_messages_of_another_kind_do_not_take_their_place(verbs, by_pairs):
+def test_messages_of_another_kind_do_not_take_their_place(verbs):
     """The receiver asks for the kinds of a step in the other order: all have one size, so only the kind differs."""
+    if not verbs.pairwise:
+        pytest.skip("all ranks take part in an exchange")
     to, source = ring(verbs)
     kinds = ["halo_forward", "halo_backward", "plan", "input", "evaluation", "control"]
     sending = [

@@ -1,34 +1,26 @@
 """Rows of ranks of one node, read where they are: results against the oracle, on one node and on several."""
 
 import graphs
-import numpy as np
 import pytest
 import torch
-from asking import attend
 
 from hpcgnn.app import bring_up
-from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import NodeRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.arena import rounded
-from hpcgnn.ops.additive_attention import AttentionShape
-from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.run_plan import RunPlan, check_plan, plan
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
-from ..gathering import both_ways, check_rows
 from ..linear import check_linear
 from ..nodes import NODES, emulated
-from ..ops.test_attention import KEY, P, random_inputs, right
 from ..training import build_trainer, configure, curve
 
 pytestmark = pytest.mark.ranks(2, 3, 4)
-
-MAPS = ["dealt", "random", "one empty"]
 
 
 @pytest.fixture(params=NODES)
@@ -76,20 +68,6 @@ def test_linear_aggregation(comm, stored, node):
         if len(node.ranks) == comm.size:
             assert read.inward.plan.num_halo == read.outward.plan.num_boundary == 0
             assert not {kind for kind in kinds if kind.startswith("halo")}
-
-
-@pytest.mark.pairs
-@pytest.mark.parametrize("name", ["power law", "random directed weighted", "no edges"])
-def test_attention(comm, session_path, node, name):
-    graph, where, file = small.stored(comm, session_path, name)
-    for map_name, shape in zip(MAPS, (AttentionShape(4, 3), AttentionShape(3, 2, average=True), AttentionShape(1, 5))):
-        local = graphs.load(file, where.maps[map_name], comm, cap=7)
-        read = within_node(local, NodeRows(node), comm, returns=True)
-        projected, gy = random_inputs(graph, shape)
-        policy = FullHalo(read, comm, HaloBuffers(1 << 14))
-        found = both_ways(comm, read, lambda rows: attend(policy, rows, shape, KEY, P), projected, gy)
-        for mine, wanted in zip(found, right(graph, shape, projected, gy, "keep", True)):
-            check_rows(comm, read, mine, wanted, 1e-9 * max(1, np.abs(wanted).max()))
 
 
 def test_nothing_is_sent_and_nothing_copied(comm, graph):
@@ -156,10 +134,3 @@ def test_where_it_may_pay(comm, graph, node, monkeypatch):
         monkeypatch.setattr(bring_up, "huge_pages", lambda: of_rank_0 if comm.rank == 0 else of_others)
         monkeypatch.setattr("hpcgnn.plan.run_plan.MANY_RANKS", many)
         assert bring_up._may_read_in_place(decided, comm) == (several and pays)
-
-
-def test_what_cannot_be_read_in_place(graph):
-    for options in ({"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
-        config = configure(graph, **options, intra_node="shared")
-        with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
-            check_plan(RunPlan(config, model_spec(file.meta, config)))

@@ -12,6 +12,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.placement import ownership
 from hpcgnn.schedules.full_halo import FullHalo
 
+from .. import training
 from ..gathering import whole
 from ..small import stored
 from ..training import NODES, build_trainer, configure, generated
@@ -26,11 +27,10 @@ MODELS = {
 }
 
 
-def trained(comm, config, epochs=2):
+def trained(comm, config):
     """(losses, all parameters) after some epochs."""
-    trainer = build_trainer(comm, config, "metis")
-    losses = [trainer.step(epoch) for epoch in range(epochs)]
-    return losses, torch.cat([parameter.detach().reshape(-1) for parameter in trainer.model.parameters()])
+    losses, _, parameters, _ = training.trained(comm, config)
+    return losses, torch.cat([parameter.reshape(-1) for parameter in parameters])
 
 
 @pytest.mark.parametrize("model", MODELS)

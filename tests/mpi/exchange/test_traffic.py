@@ -4,7 +4,6 @@ import graphs
 import numpy as np
 import oracle
 import pytest
-import torch
 from asking import aggregate
 
 from hpcgnn.errors import HpcgnnError
@@ -12,20 +11,10 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.plan import build_halo_plan
 from hpcgnn.schedules.full_halo import FullHalo
 
+from ..gathering import both_ways
 from ..small import GRAPHS, stored
 
 pytestmark = pytest.mark.ranks(2, 3)
-
-
-def aggregate_once(comm, local, halo_buffer, width):
-    """One aggregation forwards and backwards; returns the ledger's entries of it and the buffers."""
-    buffers = HaloBuffers(halo_buffer)
-    x = torch.ones(local.num_owned, width, dtype=torch.float64, requires_grad=True)
-    comm.ledger.take()
-    aggregate(FullHalo(local, comm, buffers), x, "sym").backward(
-        torch.ones(local.num_owned, width, dtype=torch.float64)
-    )
-    return comm.ledger.take(), buffers
 
 
 def test_a_row_that_its_owner_does_not_have_is_an_error_on_all_ranks(comm):
@@ -47,7 +36,8 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
     row_bytes = width * 8
     for map_name in ("dealt", "one empty"):
         local = graphs.load(file, where.maps[map_name], comm, cap=fine_rows)
-        traffic, buffers = aggregate_once(comm, local, 3 * rows * row_bytes, width)
+        policy, ones = FullHalo(local, comm, HaloBuffers(3 * rows * row_bytes)), np.ones((graph.num_nodes, width))
+        traffic = both_ways(comm, local, lambda x: aggregate(policy, x, "sym"), ones, ones)[2]
         owner = where.owner(map_name)
         # Forwards rows go from sources to destinations; backwards the same graph is used with its edges turned round.
         for kind, src, dst in (("halo_forward", graph.src, graph.dst), ("halo_backward", graph.dst, graph.src)):
@@ -58,4 +48,4 @@ def test_messages_and_bytes(comm, session_path, name, width, fine_rows, rows):
             counts = (entry.messages, entry.bytes_sent, entry.bytes_received) if entry else (0, 0, 0)
             assert counts == (expected, sent * row_bytes, sum(halo[comm.rank]) * row_bytes), f"{kind}, {map_name}"
         assert not traffic, "an aggregation has no other traffic: no ids, no counts, nothing fetched twice"
-        assert buffers.nbytes <= buffers.limit
+        assert policy.inward.buffers.nbytes <= policy.inward.buffers.limit

@@ -1,14 +1,11 @@
 """`--keep int8`: gradients right in the mean, the same draws on any number of ranks, and the bytes that are kept."""
 
-import numpy as np
 import pytest
 import torch
 
 from hpcgnn.engine.probe import StepProbe
-from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.plugins.coded_keeping import CodedKeeping
 from hpcgnn.plugins.registry import make_plugins
 
 from ..training import build_trainer, configure
@@ -41,15 +38,12 @@ def gradient(trainer, epoch: int) -> tuple[float, torch.Tensor]:
     return float(loss.detach()), trainer.gradients.flat.double().clone()
 
 
-def build(comm, graph, name, keep):
-    return build_trainer(comm, configure(graph, keep=keep, **CASES[name]), "metis")
-
-
 @pytest.mark.ranks(2)
 @pytest.mark.parametrize("name", CASES)
 def test_right_in_the_mean(comm, graph, name):
     """The forward pass is exact. Gradients differ from exact ones by little, and in the mean by nothing but chance."""
-    exact, coded = (build(comm, graph, name, keep) for keep in ("exact", "int8"))
+    configs = [configure(graph, keep=keep, **CASES[name]) for keep in ("exact", "int8")]
+    exact, coded = (build_trainer(comm, config, "metis") for config in configs)
     errors, sizes = [], []
     for epoch in range(DRAWS):
         (loss, wanted), (same, found) = gradient(exact, epoch), gradient(coded, epoch)
@@ -83,18 +77,3 @@ def test_bytes(graph):
             kept[keep, layers] = StepProbe.of(plan(config, file.meta), make_plugins).per_node
     whole, coded = 4 * 300, 300 + 8
     assert list(kept.values()) == [2 * whole, whole, coded + whole, 3 * coded + whole]
-
-
-@pytest.mark.ranks(2)
-def test_refusals(comm, graph):
-    for options in (
-        {"model": "pna"},
-        {"model": "sage", "precision": "mixed"},
-        {"model": "gcn", "jumping": "max"},
-        {"model": "gcn", "schedule": "lazy"},
-        {"model": "gcn", "intra_node": "shared"},
-    ):
-        with pytest.raises(ConfigError, match="--keep (int8|exact)"):
-            build_trainer(comm, configure(graph, keep="int8", **options), "metis")
-    trainer = build_trainer(comm, configure(graph, model="sage"), "metis")
-    assert trainer.plugins.find(CodedKeeping) is None and np.isfinite(trainer.step(0))

@@ -21,34 +21,24 @@ def stored(request, comm, session_path):
     return small.stored(comm, session_path, request.param)
 
 
-def rows_cap(halo_buffer, width, dtype):
-    return HaloBuffers(halo_buffer).cap(width * dtype.itemsize)
-
-
-def check(comm, graph, file, cluster_to_rank, *, width, dtype, halo_buffer, self_loops="keep"):
+def check(comm, stored, map_name, dtype, halo_buffer, self_loops):
     """Compare A x and A^T g with the oracle for one configuration, and see that the buffers kept to their limit."""
-    # The cap is that of the widest rows of the run; here the widest are those of this test, or ones four times as wide.
-    local = graphs.load(
-        file, cluster_to_rank, comm, cap=max(1, rows_cap(halo_buffer, width, dtype)), self_loops=self_loops, dtype=dtype
-    )
-    buffers = HaloBuffers(halo_buffer)
-    policy = FullHalo(local, comm, buffers)
-    check_linear(comm, graph, local, policy, width=width, dtype=dtype, self_loops=self_loops)
+    (graph, where, file), buffers = stored, HaloBuffers(halo_buffer)
+    cap = max(1, buffers.cap(3 * dtype.itemsize))
+    local = graphs.load(file, where.maps[map_name], comm, cap=cap, self_loops=self_loops, dtype=dtype)
+    check_linear(comm, graph, local, FullHalo(local, comm, buffers), dtype=dtype, self_loops=self_loops)
     assert buffers.nbytes <= halo_buffer
-    return local
+    assert (local.outward is local.inward) == graph.undirected, "an undirected graph must be stored once"
 
 
 @pytest.mark.parametrize("map_name", ["dealt", "blocks", "random", "one empty", "all on last"])
 def test_every_graph_and_map(comm, stored, map_name):
-    graph, where, file = stored
-    local = check(comm, graph, file, where.maps[map_name], width=3, dtype=torch.float64, halo_buffer=1 << 20)
-    assert (local.outward is local.inward) == graph.undirected, "an undirected graph must be stored once"
+    check(comm, stored, map_name, torch.float64, 1 << 20, "keep")
 
 
 @pytest.mark.parametrize("dtype, self_loops", [(torch.float64, "add"), (torch.float32, "keep")], ids=str)
 def test_precisions_and_self_loops(comm, stored, dtype, self_loops):
-    graph, where, file = stored
-    check(comm, graph, file, where.maps["dealt"], width=3, dtype=dtype, halo_buffer=1 << 16, self_loops=self_loops)
+    check(comm, stored, "dealt", dtype, 1 << 16, self_loops)
 
 
 def test_strided_input(comm, stored):

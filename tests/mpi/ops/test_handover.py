@@ -1,78 +1,21 @@
 """Rows that one layer gives to the next with their memory: the refused uses, and that nothing is kept."""
 
-import contextlib
 import gc
 
-import graphs
-import numpy as np
 import pytest
 import torch
 
-from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.memory.stored import Kept
-from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import initialise
-from hpcgnn.nn.registry import MODELS, complete
-from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.dropout import EluDropout, ReluDropout
-from hpcgnn.ops.handover import Handover, Loan
-from hpcgnn.schedules.full_halo import FullHalo
+from hpcgnn.ops.handover import Handover
 
-from ..small import stored
-
-FEATURES, CLASSES = 5, 3
+from ..training import FEATURES, build_trainer, configure
 
 
-def test_a_loan_comes_back_as_it_was_given():
-    """It goes once, and to those alone who return it: a linear layer has nothing to write D with."""
-    memory = torch.zeros(4, 7)
-    loan = Loan(Kept(memory[:, :3]), Kept(memory[:, 3:4]), torch.zeros(3), False)
-    for words, activation in ({}, object()), ({"returns_loan": True}, None):
-        with pytest.raises(RuntimeError, match="come with a loan"):
-            Handover(memory[:, :3], loan, activation).take(**words)
-    handover = Handover(memory[:, :3], loan, activation=object())
-    assert not loan.taken
-    assert handover.take(returns_loan=True)[1] is loan and loan.taken
-    with pytest.raises(RuntimeError, match="taken once"):
-        handover.take(returns_loan=True)
-    with pytest.raises(RuntimeError, match="handed over"):
-        loan.check_return(loan.y.tensor())  # nobody has written to it
-    sums = torch.ones(3)
-    loan.give_back(sums)
-    loan.check_return(loan.y.tensor())
-    assert loan.sums is sums
-    for other in (loan.y.tensor().clone(), memory[:, 1:4], memory.view(-1)[:12].view(4, 3)):
-        with pytest.raises(RuntimeError, match="handed over"):
-            loan.check_return(other)
-
-
-@pytest.fixture(scope="module")
-def local(comm, session_path):
-    _, where, file = stored(comm, session_path, "power law")
-    local = graphs.load(file, where.maps["dealt"], comm, cap=20, self_loops="add")
-    assert local.num_owned
-    return local
-
-
-def make_model(kind, dropout):
-    options = {"heads": 2, "out_heads": 2, "attention_dropout": dropout, "keep_input": "never"}
-    spec = complete(ModelSpec(kind, FEATURES, CLASSES, 3, 4, dropout, dtype=torch.float64, **options))
-    model = MODELS[kind].build(spec)
-    initialise(model, Randomness(3))
-    return model
-
-
-def make_graph(comm, local):
-    """(Graph, its Arena)."""
-    buffers, random = HaloBuffers(1 << 20), Randomness(9)
-    random.epoch = 4
-    policy = FullHalo(local, comm, buffers)
-    return Graph(local, policy, comm.total, random, None, buffers.arena), buffers.arena
-
-
-def loss_of(y, graph):
-    return (y * torch.cos(torch.arange(CLASSES) + graph.ids[:, None]).double()).sum()
+def built(comm, path, kind, dropout=0.0):
+    """(model, Graph, its Arena)."""
+    options = {"heads": 2, "out_heads": 2, "attention_dropout": dropout, "keep_input": "never", "precision": "fp64"}
+    trainer = build_trainer(comm, configure(path, model=kind, hidden=4, dropout=dropout, **options), "metis")
+    return trainer.model, trainer.graph, trainer.buffers.arena
 
 
 @pytest.mark.parametrize(
@@ -83,61 +26,54 @@ def loss_of(y, graph):
     ],
     ids=["a copied gradient", "a sum"],
 )
-def test_rows_of_attention_that_somebody_else_uses(comm, local, use, words):
+def test_rows_of_attention_that_somebody_else_uses(comm, graph, use, words):
     """The received gradient is right, but not at the place of the layer's own part."""
-    graph, _ = make_graph(comm, local)
-    below, above = make_model("gat", 0.0).convs[:2]
-    h = below(graph, torch.from_numpy(np.random.default_rng(2).standard_normal((local.num_owned, FEATURES))))
+    model, seen, _ = built(comm, graph, "gat")
+    below, above = model.convs[:2]
+    h = below(seen, torch.ones(len(seen.ids), FEATURES, dtype=torch.float64))
     assert isinstance(h, Handover) and h.loan is not None
-    h.activation = graph.activation(EluDropout, 0.0, 1)
-    y = above(graph, h)
+    h.activation = seen.activation(EluDropout, 0.0, 1)
+    y = above(seen, h)
     with pytest.raises(RuntimeError, match=words):
         ((y.rows if isinstance(y, Handover) else y).sum() + use(h.rows)).backward()
 
 
 @pytest.mark.parametrize("kind, activation", [("gcn", ReluDropout), ("gat", EluDropout)])
-def test_rows_that_were_saved_before(comm, local, kind, activation):
+def test_rows_that_were_saved_before(comm, graph, kind, activation):
     """The activation is done in their place, or their gradient written over them: autograd raises an error."""
-    graph, _ = make_graph(comm, local)
-    conv = make_model(kind, 0.0).convs[-1]
-    leaf = torch.randn(local.num_owned, conv.d_in, dtype=torch.float64, requires_grad=True)
+    model, seen, _ = built(comm, graph, kind)
+    conv = model.convs[-1]
+    leaf = torch.ones(len(seen.ids), conv.d_in, dtype=torch.float64, requires_grad=True)
     rows = leaf * 1
     beside = rows.square().sum()
-    y = conv(graph, Handover(rows, activation=graph.activation(activation, 0.0, 1)))
+    y = conv(seen, Handover(rows, activation=seen.activation(activation, 0.0, 1)))
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         (y.sum() + beside).backward()
 
 
-@contextlib.contextmanager
-def without_collector():
-    """No reference cycle is broken here: objects in one stay."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 @pytest.mark.parametrize("kind", ["gat", "gcn", "sage"])
-def test_nothing_is_kept_after_a_step(comm, local, kind, monkeypatch):
+def test_nothing_is_kept_after_a_step(comm, graph, kind, monkeypatch):
     """All matrices of a step are back while its loss is still there, and no cycle holds them.
 
     A forward pass alone gives its matrices back, too.
     """
     monkeypatch.setattr("hpcgnn.memory.arena.SMALL", 0)
-    model, (graph, arena) = make_model(kind, 0.3), make_graph(comm, local)
+    model, seen, arena = built(comm, graph, kind, 0.3)
+    gc.collect()
     before = arena.taken
-    with without_collector():
+    gc.disable()  # which breaks cycles: objects in one stay
+    try:
         for _ in range(2):
-            loss = loss_of(model(graph), graph)
+            loss = model(seen).square().sum()
             assert arena.taken > before
             loss.backward()
             assert arena.taken == before
-        loss = loss_of(model(graph), graph)
+        loss = model(seen).square().sum()
         assert arena.taken > before
         del loss
         assert arena.taken == before
         with torch.no_grad():
-            loss_of(model(graph), graph)
+            model(seen).square().sum()
         assert arena.taken == before
+    finally:
+        gc.enable()

@@ -22,7 +22,6 @@ MODELS = {
     "gat": {},
     "gat, one head at the end": {"out_heads": 1},
     "gat, one layer of one head": {"layers": 1, "out_heads": 1},
-    "gat, layer norm": {"norm": "layer"},
     "gatv2": {},
     "transformer": {},
 }
@@ -34,19 +33,10 @@ def graph(comm, session_path):
     return make_graphs(comm, session_path, nodes=900)["undirected"]
 
 
-def trainer_of(comm, path, name, scale, map_name="random-clusters", **options):
+def trainer_of(comm, path, name, scale, map_name="random-clusters"):
     """A trainer in the middle of its work: biases are not 0, features `scale` times as large."""
-    options = {
-        "layers": 2,
-        "hidden": 8,
-        "heads": 4,
-        "out_heads": 3,
-        "dropout": 0.0,
-        "prune": "none",
-        **MODELS[name],
-        **options,
-    }
-    trainer = build_trainer(comm, configure(path, model=name.split(",")[0], **options), map_name)
+    usual = {"layers": 2, "hidden": 8, "heads": 4, "out_heads": 3, "dropout": 0.0, **MODELS[name]}
+    trainer = build_trainer(comm, configure(path, model=name.split(",")[0], **usual), map_name)
     with torch.no_grad():
         for index, (key, parameter) in enumerate(trainer.model.named_parameters()):
             if "bias" in key:
@@ -63,39 +53,21 @@ def gradients(comm, trainer):
     return float(comm.total(loss.detach().double().view(1))), found
 
 
-class Formula:
-    """The models over a list of edges, with the softmax by its definition; a trainer on one rank gives the rest."""
-
-    def __init__(self, trainer):
-        self.trainer, self.spec = trainer, trainer.model.spec
-        block = trainer.graph._local.inward.own
-        self.n = len(trainer.graph.ids)
-        self.src = block.indices.long()
-        self.dst = torch.repeat_interleave(torch.arange(self.n), block.indptr.diff())
-
-    def layer(self, p, x, heads, average):
-        if "att_src" in p:
-            return formulas.gat(p, x, self.src, self.dst, average=average)
-        if "attention" in p:
-            return formulas.gatv2(p, x, self.src, self.dst, average=average)
-        return formulas.transformer(p, x, self.src, self.dst, heads, average=average)
-
-    def gradients(self, dtype):
-        """(loss, {name: gradient})."""
-        named = {k: v.detach().to(dtype).requires_grad_() for k, v in self.trainer.model.named_parameters()}
-        x, last = self.trainer.graph.features.to(dtype), self.spec.layers - 1
-        for layer in range(self.spec.layers):
-            if layer and self.spec.norm == "layer":
-                mean = x.mean(1, keepdim=True)
-                x = (x - mean) / torch.sqrt(((x - mean) ** 2).mean(1, keepdim=True) + 1e-5)
-                x = x * named[f"norms.{layer - 1}.weight"] + named[f"norms.{layer - 1}.bias"]
-            prefix = f"convs.{layer}."
-            p = {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
-            heads = self.spec.out_heads if layer == last else self.spec.heads
-            x = self.layer(p, elu(x) if layer else x, heads, layer == last and heads > 1)
-        loss = self.trainer.objective.local_loss(x)
-        loss.backward()
-        return float(loss.detach()), {k: v.grad.double() for k, v in named.items()}
+def by_formulas(trainer, dtype):
+    """(loss, {name: gradient}) over a list of edges, with the softmax by its definition. trainer: of one rank."""
+    block, spec = trainer.graph._local.inward.own, trainer.model.spec
+    src, dst = block.indices.long(), torch.repeat_interleave(torch.arange(len(trainer.graph.ids)), block.indptr.diff())
+    named = {k: v.detach().to(dtype).requires_grad_() for k, v in trainer.model.named_parameters()}
+    x, last = trainer.graph.features.to(dtype), spec.layers - 1
+    for layer in range(spec.layers):
+        prefix, x = f"convs.{layer}.", elu(x) if layer else x
+        p = {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
+        heads = spec.out_heads if layer == last else spec.heads
+        given = (heads,) if spec.model == "transformer" else ()
+        x = getattr(formulas, spec.model)(p, x, src, dst, *given, average=layer == last and heads > 1)
+    loss = trainer.objective.local_loss(x)
+    loss.backward()
+    return float(loss.detach()), {k: v.grad.double() for k, v in named.items()}
 
 
 def errors(found, wanted):
@@ -109,9 +81,8 @@ def errors(found, wanted):
 def test_gradients(comm, graph, name, scale):
     if name == "transformer":
         scale = math.sqrt(scale)  # its logits are of the second order
-    formula = Formula(trainer_of(SoloCommunicator(), graph, name, scale, None))
-    loss, wanted = formula.gradients(torch.float64)
-    _, theirs = formula.gradients(torch.float32)
+    alone = trainer_of(SoloCommunicator(), graph, name, scale, None)
+    (loss, wanted), (_, theirs) = by_formulas(alone, torch.float64), by_formulas(alone, torch.float32)
     found_loss, found = gradients(comm, trainer_of(comm, graph, name, scale))
     assert math.isclose(loss, found_loss, rel_tol=1e-5)
     allowed = errors(theirs, wanted)

@@ -73,6 +73,10 @@ def local_edges(local, where, map_name, comm, src, dst):
     return place[np.lexsort((row_of[src[place]], rows))]
 
 
+def gradient_of(tensor):
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad.clone()
+
+
 def compare(comm, name, folder, map_name, reduce, given, rows=6):
     graph, where, file = stored(comm, folder, name)
     local = graphs.load(file, where.maps[map_name], comm, cap=rows, keep_edges=True)
@@ -86,10 +90,8 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6):
     y = torch.cat([reduced(each, message, dst, graph.num_nodes) for each in names], 1)
     gy = torch.from_numpy(np.random.default_rng(5).standard_normal(y.shape))
     y.backward(gy)
-    expected = {
-        key: torch.zeros_like(value) if value.grad is None else value.grad for key, value in oracle_inputs.items()
-    }
-    weights = {key: p.grad for key, p in function.named_parameters()}
+    expected = {key: gradient_of(value) for key, value in oracle_inputs.items()}
+    weights = {key: gradient_of(p) for key, p in function.named_parameters()}
     function.zero_grad(set_to_none=True)
 
     places = {"edge": local_edges(local, where, map_name, comm, src, dst)}
@@ -107,10 +109,7 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6):
         else:
             np.testing.assert_allclose(whole(comm, local, mine[key].grad), expected[key], **close)
     for key, parameter in function.named_parameters():
-        total = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-        total = comm.total(total.clone())
-        right = torch.zeros_like(parameter) if weights[key] is None else weights[key]
-        np.testing.assert_allclose(total, right, **close)
+        np.testing.assert_allclose(comm.total(gradient_of(parameter)), weights[key], **close)
 
 
 GIVEN = ("x_src", "x_dst", "edge")
@@ -122,9 +121,8 @@ GIVEN = ("x_src", "x_dst", "edge")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
     compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
-    monkeypatch.setattr(
-        "hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500
-    )  # so small that rows are continued in the next tile
+    # So small that rows are continued in the next tile.
+    monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
 
 

@@ -20,25 +20,20 @@ from ..gathering import both_ways, check_rows, sent_both_ways
 from ..ops.test_attention import KEY, P, right
 from ..small import stored
 from ..training import build_trainer, configure
-from . import emulated
 
 SEED, BOUNDARY, RATE = 9, 7, 0.4
 
 
-def make_policy(comm, local, rate, halo_buffer=1 << 20, epoch=0):
-    """(policy, random) in an epoch."""
+def make_policy(comm, local, halo_buffer, epoch):
+    """The policy in an epoch."""
     random = Randomness(SEED)
-    policy = SampledHalo(local, comm, HaloBuffers(halo_buffer), Wire(), Facts(local, comm), random, rate)
-    begin(policy, random, epoch)
-    return policy, random
-
-
-def begin(policy, random, epoch):
+    policy = SampledHalo(local, comm, HaloBuffers(halo_buffer), Wire(), Facts(local, comm), random, RATE)
     random.epoch = epoch
     policy.begin_epoch(epoch)
+    return policy
 
 
-def kept_by(n, owner, size, epoch, rate):
+def kept_by(n, owner, size, epoch):
     """bool (n, size): whether each node, by original id, is used by each other rank in an epoch."""
     kept = np.ones((n, size), bool)
     for q in range(size):
@@ -46,13 +41,14 @@ def kept_by(n, owner, size, epoch, rate):
             key = oracle.stream_key(oracle.stream_key(SEED, epoch, 0, BOUNDARY), q, p)
             mine = np.flatnonzero(owner == q)
             if p != q:
-                kept[mine, p] = oracle.random_words(key, mine.astype(np.int64), 1)[:, 0] < round(rate * 2**32)
+                kept[mine, p] = oracle.random_words(key, mine.astype(np.int64), 1)[:, 0] < round(RATE * 2**32)
     return kept
 
 
-def sampled_rows(src, dst, owner, kept, rank):
-    """Distinct (node, rank) pairs that this rank sends rows for."""
-    return len({(s, owner[d]) for s, d in zip(src, dst) if owner[s] == rank != owner[d] and kept[s, owner[d]]})
+def rows_of(graph, owner, kept, rank):
+    """(rows sent, rows received) by a rank forwards; backwards it is the other way round."""
+    pairs = {(s, owner[d]) for s, d in zip(graph.src, graph.dst) if owner[s] != owner[d] and kept[s, owner[d]]}
+    return sum(owner[node] == rank for node, _ in pairs), sum(user == rank for _, user in pairs)
 
 
 @pytest.mark.parametrize("name", ["star", "no edges", "random undirected weighted", "random directed weighted"])
@@ -62,32 +58,21 @@ def test_aggregation(comm, session_path, name):
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "sym")
     for map_name, rows, epoch in (("dealt", 1000, 0), ("random", 3, 5), ("one empty", 1, 6)):
         local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows), where.owner(map_name)
-        kept, far = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE), owner[:, None] != owner[None, :]
+        kept, far = kept_by(graph.num_nodes, owner, comm.size, epoch), owner[:, None] != owner[None, :]
         sample = matrix * np.where(far, kept[:, owner].T / RATE, 1.0)
         x, gy = np.random.default_rng(epoch).standard_normal((2, graph.num_nodes, 3))
-        policy, _ = make_policy(comm, local, RATE, 4 * rows * 3 * 8, epoch)
+        policy = make_policy(comm, local, 4 * rows * 3 * 8, epoch)
         y, gradient, traffic = both_ways(comm, local, lambda own: aggregate(policy, own, "sym"), x, gy)
         check_rows(comm, local, y, sample @ x)
         check_rows(comm, local, gradient, sample.T @ gy)
-        for kind, sent, received in (
-            ("halo_forward", *rows_of(graph, owner, kept, comm)),
-            ("halo_backward", *rows_of(graph, owner, kept, comm)[::-1]),
-        ):
+        rows_sent = rows_of(graph, owner, kept, comm.rank)
+        for kind, (sent, received) in (("halo_forward", rows_sent), ("halo_backward", rows_sent[::-1])):
             entry = traffic.pop(kind, None)
             counts = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
             assert counts == (24 * sent, 24 * received), kind
             if entry and rows == 1000:
                 assert entry.messages <= comm.size - 1
         assert not traffic and policy.buffers.nbytes <= policy.buffers.limit
-
-
-def rows_of(graph, owner, kept, comm):
-    """(rows sent, rows received) forwards; backwards it is the other way round."""
-    sent = comm.allgather_object(sampled_rows(graph.src, graph.dst, owner, kept, comm.rank))[comm.rank]
-    received = len(
-        {s for s, d in zip(graph.src, graph.dst) if owner[d] == comm.rank != owner[s] and kept[s, comm.rank]}
-    )
-    return sent, received
 
 
 @pytest.mark.parametrize("shape", [AttentionShape(3, 4), AttentionShape(2, 3, average=True)], ids=str)
@@ -99,7 +84,7 @@ def test_attention(comm, session_path, name, shape):
     graph, where, file = stored(comm, session_path, name)
     for map_name, rows, epoch in (("dealt", 1000, 0), ("one empty", 2, 1)):
         local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows, self_loops="add"), where.owner(map_name)
-        kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
+        kept = kept_by(graph.num_nodes, owner, comm.size, epoch)
         random = np.random.default_rng(epoch)
         projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
         gy = random.standard_normal((graph.num_nodes, shape.width if shape.average else shape.columns))
@@ -109,11 +94,11 @@ def test_attention(comm, session_path, name, shape):
             return kept[src, owner[dst]], np.where(owner[src] != owner[dst], -math.log(RATE), 0.0)
 
         width = shape.columns + shape.heads
-        policy, _ = make_policy(comm, local, RATE, 4 * rows * 2 * width * 8, epoch)
+        policy = make_policy(comm, local, 4 * rows * 2 * width * 8, epoch)
         y, gradient, traffic = both_ways(comm, local, lambda own: attend(policy, own, shape, KEY, P), projected, gy)
         for found, expected in zip((y, gradient), right(graph, shape, projected, gy, "add", True, used)):
             check_rows(comm, local, found, expected)
-        sent, received = rows_of(graph, owner, kept, comm)
+        sent, received = rows_of(graph, owner, kept, comm.rank)
         assert sent_both_ways(traffic) == [8 * width * sent, 8 * width * (sent + received)]
         assert policy.buffers.nbytes <= policy.buffers.limit
 
@@ -138,36 +123,3 @@ def test_the_ends(comm, paths, model):
         step = comm.ledger.take()
         assert not set(step) & {"halo_forward", "halo_backward"}
         assert epoch == 0 or "input" not in step
-
-
-class Sampled:
-    """A graph with a sample of the edges between ranks in each epoch, forwards and backwards the same.
-
-    matrix: the current epoch's.
-    """
-
-    def __init__(self, whole):
-        self.whole = torch.from_numpy(whole)
-
-    def forwards(self, place, rows):
-        return self.matrix @ rows
-
-    def backwards(self, place, gradient):
-        return self.matrix.T @ gradient
-
-
-@pytest.mark.parametrize("widths", emulated.WIDTHS)
-@pytest.mark.parametrize("kind", ["gcn", "sage"])
-def test_boundary_sampling(comm, session_path, kind, widths):
-    """Whole epochs by hand: with one sample in both directions xᵀ t is (rows used)ᵀ gy."""
-    graph, where, file = stored(comm, session_path, "random directed weighted")
-    usual = {"schedule": "bns", "boundary_rate": RATE, "precision": "fp64", "seed": SEED, "dropout": 0.0}
-    config = configure(file, model=kind, lr=emulated.LR, **usual, **emulated.WIDTHS[widths])
-    owner, matrix = where.owner("random"), emulated.operator_of(graph, kind)
-    emulation, far = Sampled(matrix), owner[:, None] != owner[None, :]
-
-    def sample(epoch):
-        kept = kept_by(graph.num_nodes, owner, comm.size, epoch, RATE)
-        emulation.matrix = torch.from_numpy(matrix * np.where(far, kept[:, owner].T / RATE, 1.0))
-
-    emulated.check(emulation, graph, config, build_trainer(comm, config, "random", rows=9), sample)

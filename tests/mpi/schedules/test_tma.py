@@ -68,11 +68,10 @@ def test_nothing_of_a_node_is_sent(comm, graph, shared_path, options):
         sent = {kind: entry["sum"] for kind, entry in record["bytes"].items()}
         assert record["steps"] == 2 * comm.size
         assert corrected or not sent.keys() & {"halo_forward", "halo_backward", "input", "allreduce"}
-        if comm.size > 1:
-            buffers = 8 * 2 * 2 * 16 if options.get("norm") else 0
-            assert sent["average"] == comm.size * (4 * parameters + buffers)
-            assert not corrected or sent["halo_backward"] > 0
-            assert not corrected or sent["allreduce"] == comm.size * 4 * parameters
+        buffers = 8 * 2 * 2 * 16 if options.get("norm") else 0
+        assert sent["average"] == comm.size * (4 * parameters + buffers)
+        assert not corrected or sent["halo_backward"] > 0
+        assert not corrected or sent["allreduce"] == comm.size * 4 * parameters
 
 
 def test_on_another_number_of_ranks_all_go_on_with_the_mean(comm, graph, shared_path):
