@@ -26,12 +26,6 @@ def graph_of(**changes):
     return graphs.replace(graphs.with_task(graphs.random_undirected(N)), **changes)
 
 
-def changed(name, index, value):
-    array = getattr(graph_of(), name).copy()
-    array[index] = value
-    return {name: array}
-
-
 def edit(path, dataset, index, value):
     """Change a stored value, checksums and all, as a faulty writer would."""
     with h5py.File(path, "r+", libver="latest") as file:
@@ -58,22 +52,12 @@ CASES = {
     "foreign": ({}, lambda p: p.write_text("1 2\n2 3\n"), {}, "truncated, corrupted or foreign"),
     "another HDF5 file": ({}, lambda p: set_attribute(p, "format", "other"), {}, "import the graph"),
     "another version": ({}, lambda p: set_attribute(p, "format_version", 99), {}, "format version 99"),
-    "a flipped byte in the features": (
-        {},
-        lambda p: flip_a_byte(p, "nodes/features"),
-        {},
-        "nodes/features is corrupted",
-    ),
-    "a flipped byte in the edges": (
-        {},
-        lambda p: flip_a_byte(p, "topology/indices"),
-        {},
-        "topology/indices is corrupted",
-    ),
+    "a flipped byte of features": ({}, lambda p: flip_a_byte(p, "nodes/features"), {}, "nodes/features is corrupted"),
+    "a flipped byte of edges": ({}, lambda p: flip_a_byte(p, "topology/indices"), {}, "topology/indices is corrupted"),
     "no such map": ({}, None, {"partition": "absent"}, "python -m partition_tools partition"),
     "a label outside the classes": ({}, lambda p: edit(p, "nodes/labels", 3, 17), {}, "labels leave the classes"),
-    "NaN features": (changed("features", (5, 1), np.nan), None, {}, "NaN or infinite"),
-    "infinite features": (changed("features", (5, 1), np.inf), None, {}, "NaN or infinite"),
+    "NaN features": ({}, lambda p: edit(p, "nodes/features", (5, 1), np.nan), {}, "NaN or infinite"),
+    "infinite features": ({}, lambda p: edit(p, "nodes/features", (5, 1), np.inf), {}, "NaN or infinite"),
     "an edge beyond the nodes": ({}, lambda p: edit(p, "topology/indices", -1, N), {}, f"node {N}"),
     "a negative end of an edge": ({}, lambda p: edit(p, "topology/indices", 0, -1), {}, "verify the graph file"),
     "clusters that fall": ({}, lambda p: edit(p, "clusters/offsets", 1, -1), {}, "do not run"),
@@ -93,20 +77,6 @@ def run(comm, path, run_dir, **options):
     return train(config, session_of(comm))
 
 
-@pytest.fixture
-def write(comm, shared_path):
-    """A function that writes a graph file, spoiled or not."""
-
-    def write(graph, spoil=None):
-        path = written(comm, shared_path, graph, "g")[2]
-        if comm.rank == 0 and spoil is not None:
-            spoil(path)
-        comm.barrier()
-        return path
-
-    return write
-
-
 def refused(comm, path, run_dir, words, **options):
     with pytest.raises(HpcgnnError) as caught:
         run(comm, path, run_dir, **options)
@@ -115,16 +85,22 @@ def refused(comm, path, run_dir, words, **options):
     assert comm.allgather_object(comm.rank) == list(range(comm.size)), "the ranks are still in step"
 
 
+TMA = {"schedule": "tma", "average_steps": 2}
 # graph, options, words of the message
 MISTAKES = [
     ("undirected", {"schedule": "lazy", "layer_epochs": "5,5"}, "one whole number from 1, or 3 for the 3 layers"),
     ("undirected", {"schedule": "tma"}, "--schedule tma needs one of --average-steps"),
-    ("undirected", {"schedule": "tma", "average_steps": 2, "average_seconds": 1.0}, "needs one of --average-steps"),
-    (
-        "undirected",
-        {"schedule": "tma", "average_steps": 2, "correct_every": 6, "epochs": 5},
-        "--correct-every 6 is longer than the run",
-    ),
+    ("undirected", {**TMA, "average_seconds": 1.0}, "needs one of --average-steps"),
+    ("undirected", {**TMA, "correct_every": 6, "epochs": 5}, "--correct-every 6 is longer than the run"),
+    ("undirected", {"model": "gat", "halo": "least"}, "--halo least: --model gat with --schedule sar needs"),
+    ("undirected", {"schedule": "bns", "halo": "least"}, "--halo least: --model gcn with --schedule bns needs"),
+    ("undirected", {"model": "gat", "schedule": "lazy", "intra_node": "shared"}, "--intra-node messages"),
+    ("undirected", {"comm": "torch", "intra_node": "shared"}, "--intra-node messages"),
+    ("undirected", {"keep": "int8", "model": "pna"}, "--keep exact"),
+    ("undirected", {"keep": "int8", "model": "sage", "precision": "mixed"}, "--keep exact"),
+    ("undirected", {"keep": "int8", "jumping": "max"}, "--keep exact"),
+    ("undirected", {"keep": "int8", "schedule": "lazy"}, "--keep exact"),
+    ("undirected", {"keep": "int8", "intra_node": "shared"}, "only --keep exact"),
     ("targets", {"metric": "accuracy"}, "--metric accuracy does not fit the task regression"),
     ("targets", {"loss": "cross-entropy"}, "--loss cross-entropy does not fit"),
     ("targets", {"task": "classification"}, "are for regression"),
@@ -154,28 +130,32 @@ def test_options_that_do_not_fit(comm, paths, session_path, shared_path, name, o
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input(comm, shared_path, write, case):
+def test_bad_input(comm, shared_path, case):
     changes, spoil, options, words = CASES[case]
-    refused(comm, write(graph_of(**changes), spoil), shared_path / "run", words, **options)
+    path = written(comm, shared_path, graph_of(**changes), "g")[2]
+    if comm.rank == 0 and spoil is not None:
+        spoil(path)
+    comm.barrier()
+    refused(comm, path, shared_path / "run", words, **options)
     assert not (shared_path / "run").exists(), "nothing is left behind"
 
 
-def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path, write):
-    path = write(graph_of())
+def test_a_run_directory_that_is_a_file_or_below_one(comm, shared_path):
+    path = written(comm, shared_path, graph_of(), "g")[2]
     refused(comm, path, path, "choose another --run-dir")
     refused(comm, path, path / "run", "--run-dir")
     refused(comm, path, "/proc/none/run", "--run-dir")
 
 
-def test_an_unbalanced_map_is_warned_of(comm, shared_path, write):
-    path = write(graph_of())
+def test_an_unbalanced_map_is_warned_of(comm, shared_path):
+    path = written(comm, shared_path, graph_of(), "g")[2]
     assert run(comm, path, shared_path / "run", partition="all on last") == 0
     assert ("out of balance" in log_of(shared_path / "run")) == (comm.size > 1)
 
 
-def test_a_loss_that_is_not_finite(comm, shared_path, write):
+def test_a_loss_that_is_not_finite(comm, shared_path):
     """The layer is named, and the parameters of the epoch before are still there, for the checkpoint that is kept."""
-    path = write(graph_of())
+    path = written(comm, shared_path, graph_of(), "g")[2]
     refused(comm, path, shared_path / "run", "of layer convs.", optimizer="sgd", lr=1e30, epochs=9)
     refused(comm, path, shared_path / "other", "Lower --lr", optimizer="sgd", lr=1e30, epochs=9, checkpoint_every=1)
     for checkpoint in checkpoints(shared_path / "other"):

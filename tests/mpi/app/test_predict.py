@@ -1,6 +1,5 @@
 """`hpcgnn predict` on every number of ranks, against a model that is computed by hand from its checkpoint."""
 
-import csv
 import json
 
 import h5py
@@ -15,9 +14,7 @@ from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.graphfile import original_order
 from hpcgnn.graphfile.hdf5 import read_attributes
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.cli.import_graph import import_graph
-from partition_tools.cli.partition_graph import partition_graph
-from partition_tools.readers.tables.tables import TableOptions
+from hpcgnn.outputs import files
 
 from ..runs import predicted, summary, train_into
 
@@ -25,61 +22,40 @@ pytestmark = pytest.mark.ranks(2, 3)
 
 NODES, WIDTH = 90, 5
 WORDS = {"cat": 0, "cow": 1, "dog": 2}
+IDS = [f"nœud {n * 7919 % 1000}" for n in range(NODES)]
+NUMBERS = [n * 7919 % 1000 for n in range(NODES)]
 
 
-def tables(folder, seed, labelled=True, width=WIDTH):
-    """(TableOptions, edge list) of a graph whose nodes have words for ids; the last of them has no edges."""
-    draw, names = np.random.default_rng(seed), [f"nœud {n * 7919 % 1000}" for n in range(NODES)]
-    ends = draw.integers(0, NODES - 1, (240, 2))
-    (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{names[a]},{names[b]}\n" for a, b in ends))
-    rows = [",".join([name, *(f"{x:.4f}" for x in draw.standard_normal(width))]) for name in names]
-    (folder / "features.csv").write_text(f"id,{','.join(f'f{i}' for i in range(width))}\n" + "\n".join(rows))
-    words = draw.choice(list(WORDS), NODES)
-    (folder / "labels.csv").write_text("id,label\n" + "\n".join(map(",".join, zip(names, words))))
-    labels = folder / "labels.csv" if labelled else None
-    return TableOptions(features=folder / "features.csv", labels=labels, relabel=True), folder / "edges.csv"
-
-
-def make(folder, name, **options):
-    from partition_tools.canonical.canonical import ImportOptions
-
-    (folder / name).mkdir()
-    about, edges = tables(folder / name, **options)
-    import_graph(edges, folder / f"{name}.h5", tables=about, options=ImportOptions(fractions=(0.5, 0.2, 0.3)))
-    partition_graph(folder / f"{name}.h5", [1, 2, 3, 4], num_clusters=12)
+def save(path, seed, ids, width=WIDTH, labelled=True):
+    """Write a graph with words for labels; the last node has no edges."""
+    draw, ids = np.random.default_rng(seed), np.array(ids)
+    arrays = ids[draw.integers(0, NODES - 1, (2, 240))], draw.standard_normal((NODES, width))
+    how = {"labels": draw.choice(list(WORDS), NODES), "fractions": (0.5, 0.2)} if labelled else {}
+    partition_tools.save_graph(path, *arrays, node_ids=ids, ranks=[1, 2, 3, 4], **how)
 
 
 @pytest.fixture(scope="module")
 def trained(comm, session_path):
     """(folder with three graphs, run directory on the first)."""
-    folder, made = session_path / "predicted", []
+    folder = session_path / "predicted"
     if comm.rank == 0:
         folder.mkdir()
-        for name, options in (("own", {"seed": 1}), ("new", {"seed": 2, "labelled": False}), ("wide", {"seed": 3})):
-            with pytest.MonkeyPatch.context() as patch:
-                if name == "wide":
-                    options = {**options, "width": WIDTH + 1}
-                if name == "new":  # no split without labels
-                    patch.setattr(
-                        "partition_tools.canonical.canonical.canonical_split",
-                        lambda *_: np.zeros(NODES, np.uint8),
-                    )
-                make(folder, name, **options)
-            made.append(name)
+        save(folder / "own.h5", 1, IDS)
+        save(folder / "new.h5", 2, NUMBERS, labelled=False)
+        save(folder / "wide.h5", 3, IDS, WIDTH + 1)
     comm.barrier()
     train_into(comm, folder / "own.h5", folder / "run", epochs=4, lr=0.05, model="sage", norm="batch")
     return folder, folder / "run"
 
 
 def by_hand(graph, run_dir):
-    """(ids, hidden states after layer 1 and 2, logits) of all nodes in their original order, in float64."""
+    """[hidden states after layer 1 and 2, logits] of all nodes in their original order, in float64."""
     state = Checkpoint(checkpoints(run_dir)[-1]).model
     state = {name: tensor.double().numpy() for name, tensor in state.items()}
     with h5py.File(graph) as file:
         place = np.argsort(file["nodes/original_id"][:])
         indptr, indices = file["topology/indptr"][:], file["topology/indices"][:]
         x = file["nodes/features"][:].astype(np.float64)
-        offsets, text = file["original/id_offsets"][:], file["original/id_text"][:].tobytes()
     mean = np.zeros((NODES, NODES))
     for node in range(NODES):
         for source in indices[indptr[node] : indptr[node + 1]]:
@@ -96,7 +72,7 @@ def by_hand(graph, run_dir):
             y = np.maximum(y * state[f"{norm}.weight"] + state[f"{norm}.bias"], 0)
         states.append(y[place])
         x = y
-    return [text[a:b].decode() for a, b in zip(offsets, offsets[1:])], states
+    return states
 
 
 @pytest.mark.parametrize("layer", [1, 2])
@@ -104,10 +80,9 @@ def test_all_kinds_of_rows_with_the_users_ids(comm, trained, shared_path, monkey
     folder, run_dir = trained
     monkeypatch.setattr(original_order, "SLAB_BYTES", 1000)
     predicted(comm, run_dir, shared_path / "p.h5", probabilities=True, logits=True, layer=layer)
-    ids, states = by_hand(folder / "own.h5", run_dir)
-    assert ids == sorted(f"nœud {n * 7919 % 1000}" for n in range(NODES))
+    states = by_hand(folder / "own.h5", run_dir)
     with h5py.File(shared_path / "p.h5") as file:
-        assert file["id"].asstr()[:].tolist() == ids
+        assert file["id"].asstr()[:].tolist() == IDS
         assert file["class_names"].asstr()[:].tolist() == list(WORDS)
         np.testing.assert_allclose(file["embedding"][:], states[layer - 1], atol=1e-5)
         np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
@@ -119,25 +94,26 @@ def test_all_kinds_of_rows_with_the_users_ids(comm, trained, shared_path, monkey
         assert (found["layer"], found["epoch"], found["weights"]) == (layer, 4, "last")
 
 
-def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
+def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path, monkeypatch):
+    monkeypatch.setattr(original_order, "SLAB_BYTES", 200)
+    monkeypatch.setattr(files, "_NUMBERS", 12)
     folder, run_dir = trained
-    ids, states = by_hand(folder / "own.h5", run_dir)
-    some = [ids[n] for n in (50, 3, 89, 3, 4)]
+    states = by_hand(folder / "own.h5", run_dir)
+    some = [IDS[n] for n in (50, 3, 89, 3, 4)]
     if comm.rank == 0:
         (shared_path / "some.txt").write_text("id\n" + "\n".join(some) + "\n\n")
     comm.barrier()
     nodes = [3, 4, 50, 89]
     for name in ("p.csv", "p.h5"):
         predicted(comm, run_dir, shared_path / name, logits=True, nodes=str(shared_path / "some.txt"))
-    with open(shared_path / "p.csv", encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert list(lines[0]) == ["node", "id", "class", "class_name", "logit_0", "logit_1", "logit_2"]
-    assert [(int(line["node"]), line["id"]) for line in lines] == [(node, ids[node]) for node in nodes]
-    assert all(WORDS[line["class_name"]] == int(line["class"]) for line in lines)
-    array = np.array([[np.float32(line[f"logit_{k}"]) for k in range(3)] for line in lines])
+    table = pandas.read_csv(shared_path / "p.csv", dtype=str)
+    assert list(table) == ["node", "id", "class", "class_name", "logit_0", "logit_1", "logit_2"]
+    assert table["node"].astype(int).tolist() == nodes and table["id"].tolist() == [IDS[node] for node in nodes]
+    assert table["class_name"].map(WORDS).tolist() == table["class"].astype(int).tolist()
+    array = table.iloc[:, 4:].to_numpy(np.float32)
     np.testing.assert_allclose(array, states[2][nodes], atol=1e-5)
     with h5py.File(shared_path / "p.h5") as file:
-        assert file["node"][:].tolist() == nodes and file["id"].asstr()[:].tolist() == [ids[n] for n in nodes]
+        assert file["node"][:].tolist() == nodes and file["id"].asstr()[:].tolist() == [IDS[n] for n in nodes]
         np.testing.assert_array_equal(file["logit"][:], array)
 
 
@@ -158,14 +134,16 @@ def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
 
 
 def test_on_another_graph(comm, trained, paths, shared_path):
-    """One without labels or splits; refused where the features, classes or kind of labels differ."""
+    """One without labels, with numbers for ids; refused where the features differ."""
     folder, run_dir = trained
-    predicted(comm, run_dir, shared_path / "p.h5", graph=folder / "new.h5", logits=True)
-    ids, states = by_hand(folder / "new.h5", run_dir)
+    for name in ("p.h5", "p.csv"):
+        predicted(comm, run_dir, shared_path / name, graph=folder / "new.h5", logits=True)
+    states = by_hand(folder / "new.h5", run_dir)
+    assert pandas.read_csv(shared_path / "p.csv")["id"].tolist() == NUMBERS
     with h5py.File(shared_path / "p.h5") as file, GraphFile(folder / "new.h5") as graph:
         assert graph.meta.num_classes == 0 and read_attributes(file)["graph_uuid"] == graph.meta.uuid
         np.testing.assert_allclose(file["logit"][:], states[2], atol=1e-5)
-        assert file["id"].asstr()[:].tolist() == ids
+        assert file["id"][:].tolist() == NUMBERS
     unlike = (folder / "wide.h5", "expected features 5, got 6"), (paths["undirected"], "expected features 5")
     for graph, words in unlike:
         with pytest.raises(GraphError, match=words) as caught:
@@ -204,12 +182,11 @@ def test_what_is_refused(comm, trained, shared_path):
     if comm.rank == 0:
         (shared_path / "no.txt").write_text("nœud 0\nnobody\n")
     comm.barrier()
-    cases = [
+    for asked, kind, words in (
         ({"layer": 3}, ConfigError, r"--embeddings 3: expected a layer in 1\.\.2"),
         ({"nodes": str(shared_path / "no.txt")}, FormatError, "no node has the id nobody"),
         ({"nodes": str(shared_path / "absent.txt")}, FormatError, "expected a text file with an id"),
-    ]
-    for asked, kind, words in cases:
+    ):
         with pytest.raises(kind, match=words) as caught:
             predicted(comm, run_dir, shared_path / "p.h5", **asked)
         assert caught.value.everywhere

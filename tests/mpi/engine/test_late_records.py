@@ -55,11 +55,7 @@ def test_an_epoch_without_a_checkpoint_sends_no_word_about_files(comm, graph, sh
     options = {"model": "gcn", "epochs": 4, "checkpoint_every": 2, "eval_every": 0}
     found = train_into(comm, graph, shared_path / "run", **options)
     assert [record["epoch"] for record in found] == [1, 2, 3, 4]
-    if comm.size > 1:
-        # Counted when it is over: the words about the checkpoint of epoch 2 are those of epoch 3.
-        words = [record["messages"].get("control", {"max": 0})["max"] for record in found]
-        assert words[1] == words[3] == 0 < words[2]
-        # The loss with three flags; sums and extremes of the costs.
-        assert [record["messages"]["metrics"]["max"] for record in found[1:]] == [3] * 3
-        costs = found[3]["bytes"]["metrics"]["max"] - 4 * 8
-        assert costs % 8 == 0 and costs < 3 * 8 * 80, "as many numbers on any number of ranks"
+    # Counted when it is over: the words about the checkpoint of epoch 2 are those of epoch 3.
+    words = [record["messages"].get("control", {"max": 0})["max"] for record in found]
+    assert words[1] == words[3] == 0 < words[2]
+    assert [record["messages"]["metrics"]["max"] for record in found[1:]] == [3] * 3

@@ -7,7 +7,6 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.errors import ConfigError
 from hpcgnn.tasks import classification, metrics
 from hpcgnn.tasks.metrics import rows_by_class
 from hpcgnn.tasks.registry import TASKS
@@ -92,12 +91,6 @@ def test_areas_of_two_classes(comm, kind):
     expected = oracle.roc_auc(score[:, None], truth[:, None])
     value = value_of(comm, kind, "classification", "roc-auc", logits, labels, mask)
     assert value == pytest.approx(expected, abs=1e-12)
-
-
-def test_areas_of_two_classes_are_refused_for_three():
-    with pytest.raises(ConfigError, match="--metric roc-auc: expected 2 classes, and the graph has 3; take accu"):
-        TASKS["classification"].fitting_metric("roc-auc", 3)
-    assert TASKS["classification"].fitting_metric("roc-auc", 2) == "roc-auc"
 
 
 @pytest.mark.parametrize("task, name", [(task, name) for task in TASKS for name in TASKS[task].metrics])

@@ -3,7 +3,6 @@
 Predictions have the user's units, and the best epoch has the least metric where less is better.
 """
 
-import csv
 from dataclasses import replace
 from fractions import Fraction
 
@@ -11,6 +10,7 @@ import graphs
 import h5py
 import numpy as np
 import oracle
+import pandas
 import pytest
 import torch
 
@@ -38,27 +38,6 @@ def targets_of(graph, seed=7):
     return replace(graphs.with_task(graph), labels=labels, num_classes=TARGETS)
 
 
-def known_errors(outputs, targets, mask):
-    """[(target column, output − target, target)] as exact fractions, one by one."""
-    return [
-        (column, Fraction(outputs[row, column]) - Fraction(targets[row, column]), Fraction(targets[row, column]))
-        for row in np.flatnonzero(mask)
-        for column in range(targets.shape[1])
-        if not np.isnan(targets[row, column])
-    ]
-
-
-def plain_r2(outputs, targets, mask):
-    values = []
-    for column in range(targets.shape[1]):
-        found = [(e, y) for c, e, y in known_errors(outputs, targets, mask) if c == column]
-        mean = sum(y for _, y in found) / len(found)
-        total = sum((y - mean) ** 2 for _, y in found)
-        if total:
-            values.append(float(1 - sum(e * e for e, _ in found) / total))
-    return float(np.mean(values))
-
-
 @pytest.mark.parametrize("offset", [0.0, 1e9])
 def test_metrics_are_exact(comm, kind, offset):  # noqa: F811
     """Where the targets lie far from 0, too: Σy² − (Σy)²/n would have no digit left."""
@@ -68,12 +47,16 @@ def test_metrics_are_exact(comm, kind, offset):  # noqa: F811
     outputs = targets + 0.5 * random.standard_normal((N, TARGETS))
     targets[random.random((N, TARGETS)) < 0.2] = np.nan
     mask = random.random(N) < 0.7
-    errors = [e for _, e, _ in known_errors(outputs, targets, mask)]
-    expected = {
-        "mae": float(sum(map(abs, errors)) / len(errors)),
-        "rmse": float(sum(e * e for e in errors) / len(errors)) ** 0.5,
-        "r2": plain_r2(outputs, targets, mask),
-    }
+    known = [np.flatnonzero(mask & ~np.isnan(column)) for column in targets.T]
+    pairs = [[tuple(map(Fraction, (outputs[i, k], targets[i, k]))) for i in rows] for k, rows in enumerate(known)]
+    errors = [output - target for column in pairs for output, target in column]
+    squares, shares = sum(error * error for error in errors), []
+    for column in pairs[:2]:
+        mean = sum(target for _, target in column) / len(column)
+        about = sum((target - mean) ** 2 for _, target in column)
+        shares.append(float(1 - sum((output - target) ** 2 for output, target in column) / about))
+    expected = {"mae": float(sum(map(abs, errors)) / len(errors)), "r2": np.mean(shares)}
+    expected["rmse"] = float(squares / len(errors)) ** 0.5
     mine = share(comm, kind, outputs, targets, mask)
     for name, value in expected.items():
         metric = regression.Regression.metrics[name]
@@ -148,8 +131,12 @@ def test_a_run_from_the_options_to_predictions(comm, planted, shared_path, metri
     measured = evaluated(comm, run_dir, metric="rmse")
     for ending in ("h5", "csv"):
         predicted(comm, run_dir, shared_path / f"p.{ending}", "best")
-    wanted, split, table, array = originals(planted, shared_path)
-    np.testing.assert_array_equal(table, array)  # a text reads back as the number that it was
+    with h5py.File(planted) as source, h5py.File(shared_path / "p.h5") as file:
+        order, array = np.argsort(source["nodes/original_id"][:]), file["prediction"][:]
+        wanted, split = source["nodes/labels"][:][order].astype(float), source["nodes/split"][:][order]
+    table = pandas.read_csv(shared_path / "p.csv", dtype=str)
+    assert list(table) == ["node", "value_0", "value_1"] and table["node"].tolist() == [*map(str, range(len(array)))]
+    np.testing.assert_array_equal(table.iloc[:, 1:].astype(float), array)  # a text reads back as the number that it was
     for name, number in {"train": graphs.TRAIN, "val": graphs.VAL, "test": graphs.TEST}.items():
         error = (array - wanted)[split == number]
         assert measured[name] == pytest.approx(np.sqrt((error**2).mean()), rel=1e-12)
@@ -164,9 +151,9 @@ def test_another_graph_without_labels(comm, planted, shared_path):
     if comm.rank == 0:
         save_graph(bare, ends, features, ranks=[1, 2, 3, 4])
     comm.barrier()
-    predicted(comm, run_dir, shared_path / "own.h5p.h5", logits=True)
-    predicted(comm, run_dir, shared_path / "bare.h5p.h5", graph=bare, logits=True)
-    with h5py.File(shared_path / "own.h5p.h5") as own, h5py.File(shared_path / "bare.h5p.h5") as other:
+    predicted(comm, run_dir, shared_path / "own.p.h5", logits=True)
+    predicted(comm, run_dir, shared_path / "bare.p.h5", graph=bare, logits=True)
+    with h5py.File(shared_path / "own.p.h5") as own, h5py.File(shared_path / "bare.p.h5") as other:
         assert other["prediction"].dtype == np.float64 and other["prediction"].shape == (600, 2)
         np.testing.assert_allclose(other["prediction"][:], own["prediction"][:], rtol=1e-5)
         assert 20 < own["prediction"][:].mean() < 80 and abs(own["logit"][:].mean()) < 5
@@ -185,22 +172,8 @@ def test_one_target_is_a_vector(comm, planted, shared_path):
     train_into(comm, graph, run_dir, model="gcn", layers=2, epochs=1)
     for name in ("one.p.h5", "one.csv"):
         predicted(comm, run_dir, shared_path / name, logits=True)
+    table = pandas.read_csv(shared_path / "one.csv", dtype=str)
     with h5py.File(graph) as source, h5py.File(shared_path / "one.p.h5") as file:
-        targets = source["nodes/labels"][:][np.argsort(source["nodes/original_id"][:])]
-        assert file["prediction"].shape == file["logit"].shape == targets.shape == (600,)
-        with open(shared_path / "one.csv") as table:
-            rows = list(csv.reader(table))
-        assert rows[0] == ["node", "value", "logit"]
-        np.testing.assert_array_equal(np.array(rows[1:], float)[:, 1], file["prediction"][:])
-
-
-def originals(path, folder):
-    """(targets, split, predictions of the table, of the array), all in original order."""
-    with h5py.File(path) as source, h5py.File(folder / "p.h5") as file:
-        order = np.argsort(source["nodes/original_id"][:])
-        targets, split = source["nodes/labels"][:][order].astype(float), source["nodes/split"][:][order]
-        array = file["prediction"][:]
-    with open(folder / "p.csv") as file:
-        rows = list(csv.reader(file))
-    assert rows[0] == ["node", "value_0", "value_1"] and [int(row[0]) for row in rows[1:]] == list(range(len(array)))
-    return targets, split, np.array([row[1:] for row in rows[1:]], float), array
+        assert file["prediction"].shape == file["logit"].shape == source["nodes/labels"].shape == (600,)
+        assert list(table) == ["node", "value", "logit"]
+        np.testing.assert_array_equal(table["value"].astype(float), file["prediction"][:])
