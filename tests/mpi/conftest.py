@@ -14,7 +14,6 @@ import pytest
 
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
-from .nodes import NODES, of_ranks  # noqa: E402
 from .runs import session_of  # noqa: E402
 from .thread_ranks import ThreadRanks  # noqa: E402
 from .training import make_graphs  # noqa: E402
@@ -38,24 +37,26 @@ def pytest_collection_modifyitems(config, items):
 
     Without --all, also leave out cases that no value of a parameter needs, a number of ranks being one.
     """
-    ranks, left = config.stash[RANKS], set()
-    tests, layouts = {}, set()
+    ranks, left, tests = config.stash[RANKS], set(), {}
     for item in items:
         if "comm" not in getattr(item, "fixturenames", ()):
             continue
         mark = item.get_closest_marker("ranks")
         numbers, here = mark.args if mark else (1, 2, 3, 4), ranks.number(item)
-        if _same_layout(item, here, layouts) or here not in numbers or not ranks.can_run(item):
+        if here not in numbers or isinstance(ranks, ThreadRanks) and item.get_closest_marker("processes"):
             left.add(item)
         else:
             # Processes are started at 2 and 3 ranks (tests/lanes.py): no case of theirs waits for other numbers.
             sharing = {2, 3} & set(numbers) if item.get_closest_marker("processes") else set()
-            tests.setdefault(cover.group(item), (sharing, {}))[1][_without_ranks(item), here] = item
+            case = re.sub(r"-?\b\d+ranks\b", "", item.nodeid)
+            tests.setdefault(cover.group(item), (sharing, {}))[1][case, here] = item
     if not config.getoption("--all"):
         for sharing, of_test in tests.values():
-            cases = {(case, here): _axes(item) | {cover.RANKS: here} for (case, here), item in of_test.items()}
-            for (case, _), axes in list(cases.items()):  # of other launches, which choose as this one does
-                cases |= {(case, here): axes | {cover.RANKS: here} for here in sharing}
+            cases = {}
+            for (case, mine), item in of_test.items():
+                values = {a: value for a, value in cover.axes(item).items() if not re.fullmatch(r"\d+ranks", value)}
+                # Also of other launches, which choose as this one does.
+                cases |= {(case, here): values | {cover.RANKS: here} for here in {mine} | sharing}
             first = next(iter(of_test.values()))
             # What threads have run needs one case of processes.
             smoke = first.get_closest_marker("smoke") and not isinstance(ranks, ThreadRanks)
@@ -64,27 +65,6 @@ def pytest_collection_modifyitems(config, items):
             left.update(item for each, item in of_test.items() if each not in chosen)
     config.hook.pytest_deselected(items=[item for item in items if item in left])
     items[:] = [item for item in items if item not in left]
-
-
-def _axes(item):
-    """The axes of a test but its number of ranks."""
-    return {axis: value for axis, value in cover.axes(item).items() if not re.fullmatch(r"\d+ranks", value)}
-
-
-def _without_ranks(item):
-    return re.sub(r"-?\b\d+ranks\b", "", item.nodeid)
-
-
-def _same_layout(item, ranks, layouts):
-    """Whether an earlier case has the same ranks on the same nodes, by another name."""
-    params = dict(item.callspec.params) if hasattr(item, "callspec") else {}
-    for key, name in params.items():
-        if isinstance(name, str) and name in NODES:
-            case = (item.path, item.function.__name__, repr(params | {key: of_ranks(name, ranks)}))
-            same = case in layouts
-            layouts.add(case)
-            return same
-    return False
 
 
 @pytest.fixture(scope="session")

@@ -34,10 +34,8 @@ class World:
         self._ended = set()
         self._threads = [None] * size
         self._failed = None
-        self.sends, self.receives = (
-            collections.defaultdict(collections.deque),
-            collections.defaultdict(collections.deque),
-        )
+        self.sends = collections.defaultdict(collections.deque)
+        self.receives = collections.defaultdict(collections.deque)
         self.contributions = collections.defaultdict(dict)
         self.communicators = [ThreadCommunicator(self, rank) for rank in range(size)]
 

@@ -33,7 +33,6 @@ class MpiRanks:
         self.config = config
         self.comm = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
-        self._times = None
         if self.rank != 0:
             self._silence()
 
@@ -50,10 +49,6 @@ class MpiRanks:
     def number(self, item):
         """The number of ranks of a test: this launch's."""
         return self.size
-
-    def can_run(self, item):
-        """Whether processes are sufficient for a test."""
-        return True
 
     def gather(self, value, patience, stuck=""):
         """The values of all ranks; if they are not there after `patience` seconds, say `stuck` and end the job."""
@@ -88,21 +83,6 @@ class MpiRanks:
         if MPI.Is_initialized() and not MPI.Is_finalized():
             self.comm.Free()
             MPI.Finalize()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_sessionfinish(self, session, exitstatus):
-        """Add up the processor time of the ranks: where they are forked, no shell knows it."""
-        if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-            self._times = self.gather(sum(os.times()[:4]), LIMIT_SECONDS, "a rank does not end")
-        return (yield)
-
-    def pytest_terminal_summary(self, terminalreporter):
-        if self._times:
-            terminalreporter.write_line(f"processor time of all ranks ({self.size}): {sum(self._times):.1f} s")
-
-    def pytest_report_header(self, config):
-        library = MPI.Get_library_version().split(chr(10))[0].strip()
-        return f"MPI: {library}, {self.size} ranks, transport {config.getoption('--transport')}"
 
     def pytest_collection_finish(self, session):
         """All ranks must have found the same tests, or they would wait for each other in different ones."""
@@ -147,13 +127,10 @@ class MpiRanks:
         )
         if len({outcome for outcome, _ in outcomes}) == 1 and not failed:
             return report
-        culprits = [rank for rank, (outcome, _) in enumerate(outcomes) if outcome == "failed"]
-        texts = {}
-        for rank in culprits:
-            texts.setdefault(outcomes[rank][1], []).append(rank)
         parts = [
-            f"---------- on rank {', '.join(map(str, where))} of {self.size} ----------\n{text}"
-            for text, where in texts.items()
+            f"---------- on rank {rank} of {self.size} ----------\n{text}"
+            for rank, (outcome, text) in enumerate(outcomes)
+            if outcome == "failed"
         ]
         report.outcome = "failed"
         report.longrepr = "\n".join(parts) or f"the ranks disagree: {[outcome for outcome, _ in outcomes]}"

@@ -15,11 +15,6 @@ NODES = {
 }
 
 
-def of_ranks(name, ranks):
-    """(the node of each rank,)."""
-    return tuple(map(NODES[name], range(ranks)))
-
-
 @contextlib.contextmanager
 def emulated(comm, node):
     """Let ranks with the same number share memory, and no others; gives the NodeMemory of this rank. Collective. node:

@@ -53,9 +53,6 @@ class ThreadRanks:
     def __init__(self):
         self._world = None
 
-    def pytest_report_header(self):
-        return "ranks: threads of this process, one at a time"
-
     def pytest_generate_tests(self, metafunc):
         if "comm" in metafunc.fixturenames:
             mark = metafunc.definition.get_closest_marker("ranks")
@@ -65,10 +62,6 @@ class ThreadRanks:
     def number(self, item):
         """The number of ranks of a test."""
         return item.callspec.params["comm"]
-
-    def can_run(self, item):
-        """Whether threads are sufficient for a test."""
-        return not item.get_closest_marker("processes")
 
     def communicators(self, size):
         """A PerRank of communicators. They are new for each number of ranks."""
