@@ -34,10 +34,11 @@ OTHER = {
 def paths(comm, session_path):
     """{(whether it has weights, whether features of edges): graph file}, with types of edges and the same edges."""
     found, graph = {}, GRAPHS["random undirected weighted"]
+    weight = (1 + (graph.src + graph.dst) % 5).astype(np.float32)  # the same of parallel edges, in whatever order
     for weighted, featured in itertools.product((True, False), repeat=2):
         path = session_path / f"used-{weighted}-{featured}.h5"
         rows = {"edge_features": rows_of(graph)} if featured else {}
-        of_kind = graph if weighted else replace(graph, weight=None)
+        of_kind = replace(graph, weight=weight if weighted else None)
         found[weighted, featured] = save(comm, path, of_kind, edge_type=types_of(graph), **rows)
     return found
 
