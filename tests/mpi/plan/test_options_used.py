@@ -3,16 +3,18 @@
 Weights of edges are read or not, as it states.
 """
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hpcgnn.comm import SoloCommunicator
+from hpcgnn.graphfile.storage import GraphFile, write_graph
 from hpcgnn.nn.registry import MODELS
+from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.generators.spec import Spec
+from partition_tools.graph.loading import load_graph
 
-from ..edge_rows import GRAPHS, rows_of, save, types_of
 from ..training import build_trainer, configure
 
 pytestmark = pytest.mark.ranks(1)
@@ -33,13 +35,16 @@ OTHER = {
 @pytest.fixture(scope="module")
 def paths(comm, session_path):
     """{(whether it has weights, whether features of edges): graph file}, with types of edges and the same edges."""
-    found, graph = {}, GRAPHS["random undirected weighted"]
-    weight = (1 + (graph.src + graph.dst) % 5).astype(np.float32)  # the same of parallel edges, in whatever order
-    for weighted, featured in itertools.product((True, False), repeat=2):
-        path = session_path / f"used-{weighted}-{featured}.h5"
-        rows = {"edge_features": rows_of(graph)} if featured else {}
-        of_kind = replace(graph, weight=weight if weighted else None)
-        found[weighted, featured] = save(comm, path, of_kind, edge_type=types_of(graph), **rows)
+    kinds = [(weighted, featured) for weighted in (True, False) for featured in (True, False)]
+    found = {kind: session_path / "used-{}-{}.h5".format(*kind) for kind in kinds}
+    if comm.rank == 0:
+        for weighted in (True, False):
+            spec = Spec(nodes=60, degree=6, features=8, classes=3, seed=1, weighted=weighted, edge_types=5)
+            generate_graph("planted", found[weighted, False], spec)
+            with GraphFile(found[weighted, False]) as file:
+                rows = np.random.default_rng(1).standard_normal((file.meta.num_edges, 2)).astype(np.float32)
+                write_graph(found[weighted, True], replace(load_graph(file), edge_features=rows))
+    comm.barrier()
     return found
 
 
@@ -66,7 +71,7 @@ def test_weights(paths, model):
     weighted, plain = (paths[each, model == "gine"] for each in (True, False))
     trainer = build_trainer(SoloCommunicator(), configure(weighted, model=model))
     same = (losses(weighted, model=model) == losses(plain, model=model)).all()
-    assert MODELS[model].reads_weights(trainer.model.spec) == (not same)
+    assert ("weights" in MODELS[model].traits(trainer.model.spec).edges) == (not same)
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat", "gatv2", "transformer", "pna"])
