@@ -153,9 +153,9 @@ def test_allgather_of_objects_of_unequal_size(verbs):
 def test_an_error_on_one_rank_is_raised_on_all_and_names_it(verbs):
     culprit = verbs.size - 1
     with pytest.raises(HpcgnnError, match="bad label") as caught, verbs.together("reading"):
-        assert verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
         if verbs.rank == culprit:
             raise GraphError("bad label")
+    assert verbs.heartbeat.at == "reading", "what a rank that is stuck is said to be at"
     assert caught.value.everywhere
     assert type(caught.value) is (GraphError if verbs.rank == culprit else RemoteError)
     if verbs.size > 1:
