@@ -119,18 +119,3 @@ def test_the_largest_is_not_a_number_where_one_is_not(kernels):
     y, count = torch.full((1, 1), -torch.inf), torch.zeros(1, 1)
     gather_largest(y, count, x, torch.tensor([0, 3]), torch.arange(3, dtype=torch.int32))
     assert y.isnan().all()
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"x": torch.zeros(1, 3).expand(4, 3)}, "x: expected rows that .* do not overlap"),
-        ({"x": torch.zeros(3)}, r"x: expected shape \(sources, width\), got \(3,\)"),
-        ({"indptr": torch.tensor([0, 1])}, "indptr: expected it for 2 n, got 1; or pass rows"),
-        ({"indptr": torch.zeros(0, dtype=torch.int64)}, "indptr: expected shape"),
-    ],
-)
-def test_what_a_refusal_says(change, message):
-    given = {"y": torch.zeros(2, 3), "x": torch.zeros(4, 3), "indptr": torch.tensor([0, 1, 2])}
-    with pytest.raises(ValueError, match=message):
-        gather(**given | {"indices": torch.tensor([0, 1], dtype=torch.int32)} | change)

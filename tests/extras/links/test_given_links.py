@@ -9,7 +9,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from mpi.runs import predicted, train_into
 from mpi.training import build_trainer, configure
 
 from hpcgnn.app.dry_run import check_training
@@ -94,30 +93,28 @@ def test_the_row_of_a_source_comes_once_to_a_rank(comm, files, kind):
 
 @pytest.fixture(scope="module")
 def ring(comm, session_path):
-    """{name: file} of a ring, whose pairs have each negative six times, or which has none."""
-    found = {name: session_path / f"ring-{name}.h5" for name in ("held out", "plain")}
+    """The file of a ring, whose pairs have each negative six times."""
+    path = session_path / "ring.h5"
     if comm.rank == 0:
         given = {"edge": [[0, 5], [1, 7]], "edge_neg": [[0, 5], [1, 7]] * 6}
         ends = np.stack([np.arange(12), np.roll(np.arange(12), 1)])
         features, labels = np.random.default_rng(0).random((12, 2), np.float32), np.arange(12) % 2
-        for path, links in zip(found.values(), ({"test": given}, None)):
-            save_graph(path, ends, features, labels, links=links, undirected=True, ranks=[1, 2, 3, 4])
+        save_graph(path, ends, features, labels, links={"test": given}, undirected=True, ranks=[1, 2, 3, 4])
     comm.barrier()
-    return found
+    return path
 
 
 def test_few_negatives_for_all_are_beaten(comm, ring):
     """As OGB has it: with fewer than K negatives every edge is a hit at K. With its own pair among them six times, the
     better of two edges is none at 6. And a split may be missing.
     """
-    path = ring["held out"]
-    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "metis", 7)
+    trainer = build_trainer(comm, configure(ring, model="sage", task="links"), "metis", 7)
     found = trainer.evaluate()
     assert found["links"]["test"] == dict(zip((f"hits@{k}" for k in KS), (0, 0, 0.5, 1, 1, 1)))
     assert np.isnan(found["val"]) and trainer.evaluator.counts == {"train": 0, "val": 0, "test": 2}
     if comm.rank == 0:
         with pytest.raises(ConfigError, match="expected a graph with validation edges"):
-            check_training(configure(path, task="links", patience=3), [comm.size])
+            check_training(configure(ring, task="links", patience=3), [comm.size])
 
 
 def test_what_leaves_the_nodes(comm, files, session_path):
@@ -132,22 +129,9 @@ def test_what_leaves_the_nodes(comm, files, session_path):
     assert caught.value.everywhere
 
 
-@pytest.mark.ranks(2)
-def test_a_graph_without_held_out_edges_gets_embeddings(comm, ring, shared_path):
-    """Of all its edges, by a run whose held-out edges came with its graph."""
-    train_into(comm, ring["held out"], shared_path / "run", model="sage", layers=2, epochs=2, task="links")
-    predicted(comm, shared_path / "run", shared_path / "own.h5")
-    predicted(comm, shared_path / "run", shared_path / "plain.h5", graph=ring["plain"])
-    with h5py.File(shared_path / "own.h5") as own, h5py.File(shared_path / "plain.h5") as plain:
-        np.testing.assert_allclose(own["embedding"], plain["embedding"], rtol=1e-5, atol=1e-7)
-
-
-def test_what_is_said_before(comm, ring):
-    path = ring["held out"]
-    with GraphFile(path) as file:
-        config = resolve_task(configure(path, task="links", link_negatives=7), file.meta)
+def test_what_is_said_before(ring):
+    with GraphFile(ring) as file:
+        config = resolve_task(configure(ring, task="links", link_negatives=7), file.meta)
         assert "without effect: --link-negatives" in Links().remarks(config, file)[-1]
-        drawn = resolve_task(configure(path, task="links", link_split="0.8/0.1/0.1"), file.meta)
+        drawn = resolve_task(configure(ring, task="links", link_split="0.8/0.1/0.1"), file.meta)
         assert Links().remarks(drawn, file) == [] and drawn.run.metric == "mrr"
-    with pytest.raises(ConfigError, match="--metric mrr does not fit the task links .*expected hits@50 or hits@1"):
-        build_trainer(comm, configure(path, task="links", features="degree", metric="mrr"), "metis", 7)
