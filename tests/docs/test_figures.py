@@ -88,27 +88,14 @@ def script(name):
     return module
 
 
-def assert_drawn_again(again, picture, command):
-    """Both pictures are the same, to the byte, if one matplotlib drew them."""
+@pytest.mark.parametrize("name, files", [("comparison", ["comparison"]), ("drawings", ["blocks", "memory", "rounds"])])
+def test_pictures_are_of_this_data_and_code(tmp_path, name, files):
+    """To the byte, if the same matplotlib drew them."""
     matplotlib = pytest.importorskip("matplotlib")
-    text = picture.read_text(encoding="utf-8")
-    if f"Matplotlib v{matplotlib.__version__}," not in text:
-        pytest.skip("the picture was drawn by another version of matplotlib")
-    assert again.read_text(encoding="utf-8") == text, f"run `{command}`"
-
-
-def test_the_picture_is_of_this_data(tmp_path):
-    pytest.importorskip("matplotlib")
-    comparison = script("comparison")
-    comparison.draw(tmp_path / "again.svg")
-    assert_drawn_again(tmp_path / "again.svg", comparison.PICTURE, "python docs/comparison.py")
-
-
-def test_the_drawings_are_of_this_code(tmp_path):
-    pytest.importorskip("matplotlib")
-    drawings = script("drawings")
-    drawings.draw(tmp_path)
-    made = sorted(tmp_path.glob("*.svg"))
-    assert [path.stem for path in made] == ["blocks", "memory", "rounds"]
-    for path in made:
-        assert_drawn_again(path, drawings.PICTURES / path.name, "python docs/drawings.py")
+    script(name).draw(tmp_path / "comparison.svg" if name == "comparison" else tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == files
+    for path in tmp_path.iterdir():
+        text = (ROOT / "docs" / "pictures" / path.name).read_text(encoding="utf-8")
+        if f"Matplotlib v{matplotlib.__version__}," not in text:
+            pytest.skip("the picture was drawn by another version of matplotlib")
+        assert path.read_text(encoding="utf-8") == text, f"run `python docs/{name}.py`"

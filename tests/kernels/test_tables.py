@@ -59,16 +59,11 @@ class Given:
             "width": width,
             "head_width": width,
             "one": 1,
-            "edges": 5 * count,
-            "entries": 5 * count,
-        }
-        self.sizes |= {
-            "num_indices": 5 * count,
+            **dict.fromkeys(("edges", "entries", "num_indices"), 5 * count),
+            **dict.fromkeys(("own_width", "source_width"), 2 * width),
             "depth": 7,
-            "own_width": 2 * width,
             "streamed": width,
         }
-        self.sizes |= {"source_width": 2 * width}
         if "words" in kernel.table:
             self.sizes["columns"] = width
         entries = [_entry(name, text) for name, text in kernel.table.items() if isinstance(text, str)]
@@ -110,11 +105,7 @@ class Given:
         if name == "labels":
             return torch.randint(self.sizes["width"] or 1, shape, generator=self.draw)
         if not dtype.is_floating_point and dtype != torch.int8:
-            return (
-                (torch.arange(shape[0]).mul(7) % max(1, self.count)).to(dtype).expand(shape[::-1]).t().contiguous()
-                if len(shape) == 2
-                else (torch.arange(shape[0]).mul(7) % max(1, self.count)).to(dtype)
-            )
+            return (torch.arange(shape[0]).mul(7) % max(1, self.count)).to(dtype).expand(shape[::-1]).t().contiguous()
         wide = torch.full(
             [*shape[:-1], shape[-1] + SPACED * (len(shape) == 2 and "contiguous" not in entry.words)], 7.0
         )

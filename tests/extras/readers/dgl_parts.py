@@ -15,26 +15,6 @@ import numpy as np
 ARCHIVE, GRAPHBOLT = (Path(__file__).with_name(f"dgl-{name}.tgz") for name in ("parts", "graphbolt"))
 NODES, EDGES, PAPERS, AUTHORS = 24, 60, 14, 9
 
-#: As gconstruct leaves it: https://graphstorm.readthedocs.io, "Configuration JSON Explanations".
-GRAPHSTORM = {
-    "version": "gconstruct-v0.1",
-    "nodes": [
-        {
-            "node_type": "paper",
-            "features": [{"feature_col": "emb"}, {"feature_col": ["a", "b"], "feature_name": "size"}],
-            "labels": [
-                {
-                    "label_col": "venue",
-                    "task_type": "classification",
-                    "mask_field_names": ["train_m", "val_m", "test_m"],
-                }
-            ],
-        },
-        {"node_type": "author", "features": [{"feature_col": ["age"]}]},
-    ],
-    "edges": [{"relation": ["paper", "cites", "paper"], "labels": [{"task_type": "link_prediction"}]}],
-}
-
 
 def ends(edge, sources, destinations):
     """The ends of edges before the partitioning."""
