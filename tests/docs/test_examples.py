@@ -21,7 +21,7 @@ IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
 CLASSES = ["True", "cat", "null-like"]
 GIVEN = {"edge": [[0, 2], [4, 6]], "edge_neg": [[8, 3]]}
 COMMANDS = """
-partition_tools import edges.csv --features x.csv --labels y.csv --relabel --undirected --train .5 --val .2 -o graph.h5
+partition_tools import e.csv --features features.csv --labels y.csv --relabel --undirected --train .5 --val .2 -o graph.h5
 partition_tools partition add graph.h5 --ranks 1,2
 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --trace 2-3 --run-dir runs/first
 hpcgnn predict runs/first -o predictions.csv
@@ -36,9 +36,9 @@ def folder(tmp_path_factory):
     """A folder with the files named on the pages."""
     folder, draw = tmp_path_factory.mktemp("results"), np.random.default_rng(1)
     pairs = draw.choice(IDS, (4 * N, 2))
-    (folder / "edges.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    (folder / "e.csv").write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b in pairs))
     rows = [f"{name},{x:.3f},{y:.3f}" for name, (x, y) in zip(IDS, draw.standard_normal((N, 2)))]
-    (folder / "x.csv").write_text("id,x,y\n" + "\n".join(rows))
+    (folder / "features.csv").write_text("id,x,y\n" + "\n".join(rows))
     (folder / "y.csv").write_text("id,label\n" + "\n".join(map(",".join, zip(IDS, draw.choice(CLASSES, N)))))
     for line in COMMANDS.strip().splitlines():
         done = start(0, "-m", *line.split(), cwd=folder)
