@@ -21,7 +21,8 @@ IDS = ["NA", "None", "null", "007", "1e1", *(f"n{k:03d}" for k in range(N - 5))]
 CLASSES = ["True", "cat", "null-like"]
 GIVEN = {"edge": [[0, 2], [4, 6]], "edge_neg": [[8, 3]]}
 COMMANDS = """
-partition_tools import e.csv --features features.csv --labels y.csv --relabel --undirected --train .5 --val .2 -o graph.h5
+partition_tools import e.csv --features features.csv --labels y.csv --relabel \
+--undirected --train .5 --val .2 -o graph.h5
 partition_tools partition add graph.h5 --ranks 1,2
 hpcgnn train --graph graph.h5 --model sage --layers 2 --hidden 8 --epochs 6 --trace 2-3 --run-dir runs/first
 hpcgnn predict runs/first -o predictions.csv

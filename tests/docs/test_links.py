@@ -114,7 +114,7 @@ def test_options_that_are_named_exist(path):
     known |= {"--no-deps", "--no-build-isolation", "--inplace", "--param"}  # of pip, setup.py, gcc
     # Of pip, srun, Score-P's bindings and darshan-parser.
     known |= {"--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
-    known |= {"--pty", "--shm-size", "--no-checksum"}  # of srun, docker, Spack
+    known |= {"--pty", "--shm-size", "--no-checksum", "--prefix"}  # of srun, docker, Spack, git
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
     assert not sorted(named - known - our_options())
 
