@@ -10,13 +10,10 @@ from pathlib import Path
 
 import h5py.h5
 import pytest
-import torch
 
-from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import library
 from hpcgnn.kernels.sources import cached, contraction, left_out
-from hpcgnn.ops.row_tiles import tile_rows
 
 COMPILED = library.load().reason is None
 needs_library = pytest.mark.skipif(not COMPILED, reason="the kernel library is not compiled")
@@ -63,23 +60,6 @@ def test_native_with_one_openmp_runtime():
     assert found["products"] in ("own", "torch")
     assert not found["by_import"], "importing the package must load nothing"
     assert len(found["openmp_runtimes"]) == 1, found["openmp_runtimes"]
-
-
-@needs_library
-def test_products_are_our_own_with_many_threads_where_torchs_are_faster(monkeypatch):
-    """On processors with AVX-512 that are not AMD's. Tiles are small with our own products."""
-    found = library.load()
-    if "avx512" not in found.native.supported_paths() or not torch.backends.mkl.is_available():
-        pytest.skip("no AVX-512, or no MKL")
-    monkeypatch.setattr(found.native.library, "hg_should_multiply", lambda: 0)
-    before = library.use(found.on("avx512"))
-    try:
-        assert found.on("avx2").native.own_products_from is None
-        assert not kernels.one_pass(torch.float32)
-        assert [kernels.one_pass(torch.float32, threads) for threads in (15, 16)] == [False, True]
-        assert [tile_rows(threads) for threads in (15, 16, 64)] == [61_440, 16_384, 16_384]
-    finally:
-        library.use(before)
 
 
 def test_reference_on_request_is_silent():

@@ -9,7 +9,7 @@ import torch
 
 import hpcgnn.kernels
 from hpcgnn.kernels import column_sums, library, norm_gradient_sums
-from hpcgnn.kernels.kernel import BELONGING, DTYPES, Kernel, _entry
+from hpcgnn.kernels.kernel import DTYPES, Kernel, _entry
 
 NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
 MODULES = [importlib.import_module(f"hpcgnn.kernels.{name}") for name in NAMES]
@@ -231,10 +231,3 @@ def test_a_stale_saved_tensor_is_an_error(kernel):
             assert given.arguments[name]._version > version, name
     with torch.inference_mode():
         Given(kernel, torch.float32, 6).run()
-
-
-def test_an_entry_that_is_not_understood_is_not_passed_over():
-    for entry in ("float32", "float32 of (n,)", "maybe float32 [n]"):
-        with pytest.raises(ValueError, match="x: expected dtype and shape"):
-            _entry("x", entry)
-    assert set(BELONGING["type"]) >= set(DTYPES["narrow"])
