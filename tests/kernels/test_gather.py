@@ -105,15 +105,6 @@ def test_many_hubs_in_several_waves(kernels):
     )
 
 
-def test_not_a_number_and_infinity_pass_through(kernels):
-    for dtype, width in ((torch.bfloat16, 20), (torch.bfloat16, 200), (torch.float32, 9)):
-        x = torch.zeros(2, width, dtype=dtype)
-        x[0, ::2], x[1, ::3] = float("nan"), float("inf")
-        y = torch.zeros(2, width, dtype=dtype)
-        gather(y, x, torch.tensor([0, 1, 2]), torch.tensor([0, 1], dtype=torch.int32))
-        assert torch.equal(y.isnan(), x.isnan()) and torch.equal(y.isinf(), x.isinf())
-
-
 def test_the_largest_is_not_a_number_where_one_is_not(kernels):
     x = torch.tensor([[1.0], [torch.nan], [2.0]])
     y, count = torch.full((1, 1), -torch.inf), torch.zeros(1, 1)

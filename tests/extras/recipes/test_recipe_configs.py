@@ -40,19 +40,13 @@ def graphs(tmp_path_factory):
     return {name: folder / f"{name}.h5" for name in ("plain", "types", "features")}
 
 
-def kind_of(filed):
-    """The graph that resembles a configuration's."""
-    if filed["model"] == "rgcn":
-        return "types"
-    return "features" if filed.get("features") == "edges" else "plain"
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(logging.getLogger("hpcgnn"), "handlers", [])  # of an earlier test, on a stream that is closed
     filed, choices = read_toml(path), registry_choices()
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
-    graph = graphs[kind_of(filed)]
+    featured = "features" if filed.get("features") == "edges" else "plain"
+    graph = graphs["types" if filed["model"] == "rgcn" else featured]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
     assert without_effect(config, {}, filed, choices) is None
     check_training(config, [1, 2])
