@@ -55,7 +55,7 @@ class Trainer:
         self.clock, self.random = Clock(watch, comm.heartbeat), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch_seed(config.run.seed):
-            self.model = MODELS[plan.spec.model].build(plan.spec)
+            self.model = MODELS[plan.spec.options.model].build(plan.spec)
         self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
         if self.views.in_place is not None:
             self.constants.trims.append(self.views.in_place.trim)

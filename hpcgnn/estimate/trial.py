@@ -102,7 +102,7 @@ class Experiment:
         trim_heap()
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
-        code = CODE.setdefault(plan.spec.model, max(0, resident_bytes() - before))
+        code = CODE.setdefault(plan.spec.options.model, max(0, resident_bytes() - before))
         return cls(plan, probe, code)
 
     @property

@@ -56,7 +56,7 @@ def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
     Args:
         widths: input width of the first layer, then output widths of all layers.
     """
-    return widths[1:-1] if spec.jumping == "none" else widths[1:]
+    return widths[1:-1] if spec.options.jumping == "none" else widths[1:]
 
 
 def stacked(
@@ -98,7 +98,7 @@ class ModelEntry:
         """The traits of the layers that a spec gives."""
         return traits_of(self.layer(spec))
 
-    def divisor(self, spec: ModelSpec) -> str:
+    def divisor(self, spec: ModelSpec = PLAIN) -> str:
         """The sum of edge weights that the layers divide by: 'mean', 'sym' (graph/local.py), 'relation', or ''."""
         norm = getattr(self.layer(spec), "norm", "")
         return norm if norm in ("mean", "sym", "relation") else ""
@@ -133,7 +133,7 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = 0.2, spec.attention_dropout
+        self.slope, self.attention_dropout = 0.2, spec.options.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
 
     @property
@@ -159,12 +159,12 @@ def attentive(layer: type[Heads], spec: ModelSpec) -> Model:
     """Attention layers: hidden ones concatenate `heads` heads of `hidden` columns; the last one averages `out_heads`
     heads as wide as the classes.
     """
-    before = typed_projection(spec) if layer.traits.relational else None
+    options, before = spec.options, typed_projection(spec) if layer.traits.relational else None
     convs: list[Heads] = []
     d_first = d_in = spec.d_in if before is None else before.d_out
-    for number in range(spec.layers):
-        last = number == spec.layers - 1 and spec.jumping == "none"
-        width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+    for number in range(options.layers):
+        last = number == options.layers - 1 and options.jumping == "none"
+        width, heads = (spec.classes, options.out_heads) if last else (options.hidden, options.heads)
         convs.append(layer(d_in, width, heads, last and heads > 1, spec, number))
         d_in = convs[-1].d_out
     widths = (d_first, *[conv.d_out for conv in convs])
@@ -213,8 +213,9 @@ def typed_projection(spec: ModelSpec) -> TypedProjection | None:
     """
     if spec.edge_types == 0:
         raise GraphError(
-            f"{spec.model} needs typed edges, and this graph has none; import it with edge types, or use another model"
+            f"{spec.options.model} needs typed edges, and this graph has none; import it with edge types, or use "
+            "another model"
         )
     if not projects_by_type(spec):
         return None
-    return TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+    return TypedProjection(spec.d_in, spec.options.hidden, max(1, spec.node_types), spec.dtype)

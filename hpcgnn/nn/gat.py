@@ -113,7 +113,7 @@ class EdgeGATConv(GATConv):
 
 def _layer(spec: ModelSpec) -> Any:
     layer = EdgeGATConv if spec.edge_features else GATConv
-    return with_residual(layer) if spec.linear_residual else layer
+    return with_residual(layer) if spec.options.linear_residual else layer
 
 
 MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

@@ -69,7 +69,7 @@ class GATv2Conv(Heads):
 
 
 def _layer(spec: ModelSpec) -> Any:
-    return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
+    return with_residual(GATv2Conv) if spec.options.linear_residual else GATv2Conv
 
 
 MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

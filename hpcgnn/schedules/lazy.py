@@ -109,8 +109,7 @@ class LayerByLayer(AllreduceEveryStep):
         conv: Any = model.convs[layer]  # a Conv or alike
         spec, first = model.spec, layer == 0
         kind = "resume" if self._resumed else "input" if first else "halo_forward"
-        raw = first and spec.input_dropout == "raw" and spec.dropout > 0
-        if spec.constant_input and not isinstance(x, SparseRows) and not raw:
+        if spec.constant_input and not isinstance(x, SparseRows) and not (first and spec.drops_rows):
             with self._comm.ledger.booked_as(kind):
                 return KeptAggregate(conv.gather(graph, x), x)
         assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"

@@ -31,7 +31,7 @@ from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -213,7 +213,7 @@ def check_transport(config: Config, session: Session, buffers: HaloBuffers) -> N
         session.comm.check_pairwise(what)
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Rows have no average."""
     options = of.config
     if options.optim.ema > 0 and inputs_of(options.task.features).learned:

@@ -10,6 +10,7 @@ from hpcgnn.config import make_config
 from hpcgnn.engine.optim import build_optimizer, learning_rate
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 
 CHOICES = registry_choices()
 
@@ -34,7 +35,7 @@ def test_rates(kind, expected):
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
 @pytest.mark.parametrize("layers, expected", [("first", 0.0), ("all", 0.01)])
 def test_weight_decay_by_layer(name, layers, expected):
-    model = MODELS["gcn"].build(ModelSpec("gcn", 4, 3, 3, 5, norm="layer"))
+    model = MODELS["gcn"].build(ModelSpec(ModelConfig(hidden=5, norm="layer"), 4, 3))
     optimizer = build_optimizer(model, options(optimizer=name, weight_decay=0.01, weight_decay_layers=layers))
     decay = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
     first = {id(p) for p in model.convs[0].parameters()}
@@ -46,7 +47,7 @@ def test_weight_decay_by_layer(name, layers, expected):
 def test_steps_are_those_of_torch(name):
     """Bit for bit, over a checkpoint in the middle, and with the learning rate of each epoch."""
     chosen = options(optimizer=name, weight_decay=0.01, weight_decay_layers="first")
-    spec = ModelSpec("gcn", 4, 3, 3, 5, norm="layer")
+    spec = ModelSpec(ModelConfig(hidden=5, norm="layer"), 4, 3)
     ours, theirs = (MODELS["gcn"].build(spec) for _ in range(2))
     theirs.load_state_dict(ours.state_dict())
     groups = [{**group, "params": []} for group in build_optimizer(theirs, chosen).param_groups]
@@ -70,7 +71,7 @@ def test_steps_are_those_of_torch(name):
 
 
 def test_a_state_that_does_not_fit_is_refused():
-    optimizer = build_optimizer(MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5)), options())
+    optimizer = build_optimizer(MODELS["sgc"].build(ModelSpec(ModelConfig(model="sgc", layers=2), 4, 3)), options())
     with pytest.raises(ValueError, match=r"step of shape \(\) is of no parameter number 2"):
         optimizer.load_state_dict({2: {"step": torch.zeros(())}})
     with pytest.raises(ValueError, match=r"exp_avg of shape \(7,\) is of no parameter number 0"):

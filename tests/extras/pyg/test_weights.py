@@ -14,6 +14,7 @@ from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.config import make_config
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
@@ -187,7 +188,7 @@ def test_export_says_why_not(graphs):
     with GraphFile(graphs / "plain.h5") as file:
         plain = file.meta
     directed, weighted = replace(plain, undirected=False), replace(plain, weighted=True)
-    spec = ModelSpec("gcn", 6, 3, 2, 6)
+    spec = ModelSpec(ModelConfig(layers=2, hidden=6), 6, 3)
     cases = [
         ("pyg", {}, directed, "add", "directed"),
         ("dgl", {}, directed, "add", ""),
