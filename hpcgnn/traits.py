@@ -88,11 +88,6 @@ class ScheduleTraits:
     sums_gradients: bool = False
     narrows_rows: bool = False
 
-    @property
-    def whole_steps(self) -> bool:
-        """Whether a step changes all parameters of the model, to the same numbers on all ranks."""
-        return self.sums_gradients and not self.layer_by_layer
-
 
 @dataclass(frozen=True)
 class TransportTraits:

@@ -23,11 +23,11 @@ from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
-from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.plan.rules import COUNTING_RULES
+from hpcgnn.plan.run_plan import RunPlan, check
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.schedules.base import changing_edges
 from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
@@ -93,9 +93,7 @@ class Experiment:
 
         Timed rounds have one step here. Nothing is learned, for training could end in numbers that are not finite.
         """
-        plan.entry.check_counted(plan.config)
-        if (edges := changing_edges(plan.config)) is not None:
-            edges.check_counted(plan.config)
+        check(plan, COUNTING_RULES)
         plan = plan.changed(lr=LR, halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)

@@ -109,10 +109,6 @@ class ModelEntry:
         read |= {"features"} if spec.edge_features else set()
         return not read.isdisjoint(self.traits(spec).edges)
 
-    def reads_weights(self, spec: ModelSpec) -> bool:
-        """Whether layers read the weights of edges."""
-        return "weights" in self.traits(spec).edges
-
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any."""
         return not {"features", "all"}.isdisjoint(self.traits(spec).edges)
@@ -135,6 +131,10 @@ class Heads(nn.Module):
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
         self.slope, self.attention_dropout = 0.2, spec.options.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
+        self.add_weights(spec)
+
+    def add_weights(self, spec: ModelSpec) -> None:
+        """Make the layer's parameters."""
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -189,9 +189,9 @@ def with_residual(conv_class: Any) -> Any:
             input="rows" if conv_class.traits.input == "tiles" else conv_class.traits.input,
         )
 
-        def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
-            super().__init__(d_in, width, heads, average, spec, layer)
-            self.own = Linear(d_in, self.d_out, bias=False, dtype=spec.dtype)
+        def add_weights(self, spec: ModelSpec) -> None:
+            super().add_weights(spec)
+            self.own = Linear(self.d_in, self.d_out, bias=False, dtype=spec.dtype)
 
         def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)

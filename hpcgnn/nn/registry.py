@@ -40,11 +40,12 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
     """
     model, lines = spec.options.model, list[str]()
     entry, what = MODELS[model], f"{{}} of this graph's edges are ignored by --model {model}; {{}} reads them"
-    if entry.traits(spec).neighbours == "none":  # the model ignores all edges
+    traits = entry.traits(spec)
+    if traits.neighbours == "none":  # the model ignores all edges
         return lines
-    if spec.weighted and not entry.reads_weights(spec):
+    if spec.weighted and "weights" not in traits.edges:
         lines.append(what.format("the weights", "gcn, sage, gin or sgc"))
-    if spec.edge_types and not entry.traits(spec).relational and entry.uses is not None:
+    if spec.edge_types and not traits.relational and entry.uses is not None:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn or rgat"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)

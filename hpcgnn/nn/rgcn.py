@@ -75,8 +75,8 @@ class RGATConv(Heads):
     traits = LayerTraits(neighbours="products", edges=("types",))
     last_biases = ("own",)
 
-    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
+    def add_weights(self, spec: ModelSpec) -> None:
+        d_in, heads, width = self.d_in, self.heads, self.width
         relations = spec.edge_types + spec.loop_relation
         self.num_bases = min(spec.options.bases, max(1, relations))
         self.coefficients = nn.Parameter(torch.zeros(relations, self.num_bases, dtype=spec.dtype))

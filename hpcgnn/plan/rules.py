@@ -159,8 +159,9 @@ def _keep(of: "RunPlan") -> Iterator[str]:
         )
 
 
-#: Rules about options alone, in the order in which they are checked; about a graph's plan; about one that trains.
-#: Packages of extras append theirs.
+#: Rules about options alone, in the order in which they are checked; about a graph's plan; about one that trains; about
+#: messages that `hpcgnn estimate` does not count. Packages of extras append theirs.
 RULES: list[Rule] = [_owners, _layer_by_layer, _inputs, _precision, _messages]
 PLAN_RULES: list[Rule] = [_halo]
 TRAINING_RULES: list[Rule] = [_keep]
+COUNTING_RULES: list[Rule] = []

@@ -172,10 +172,6 @@ class RunPlan:
         """The plan of the same model with other options, by their flat names."""
         return replace(self, config=self.config.replace(**options))
 
-    def on(self, partition: str, threads: int) -> "RunPlan":
-        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
-        return self.changed(partition=partition or self.config.data.partition, threads=threads)
-
     def deciding(self, in_place: bool) -> "RunPlan":
         """The same plan, where --intra-node auto has come to a decision; any other plan as it is."""
         if not self.may_read_in_place:

@@ -9,7 +9,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.declaring import option
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.graph.local import LocalGraph
@@ -65,14 +65,6 @@ class EdgeDropout:
         dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, rate_of(config), random))
         return ApproximateInTraining(exact, dropped)
 
-    def check_counted(self, config: Config) -> None:
-        """Raise ConfigError where ranks tell each other degrees in every epoch."""
-        if config.run.precision == "mixed":
-            raise ConfigError(
-                "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
-                f"{rate_of(config):g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
-            )
-
 
 def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
     """Raise GraphError, on all ranks, where a weight is below 0. Collective."""
@@ -96,3 +88,12 @@ def rule(of: RunPlan) -> Iterator[str]:
         )
     if rate > 0 and (of.layers.neighbours == "none" or of.model.divisor() == "relation"):
         yield f"--edge-dropout {rate:g} is not for --model {model.model}: leave it out, or take another model"
+
+
+def counted(of: RunPlan) -> Iterator[str]:
+    """Degrees that ranks tell each other in every epoch."""
+    if (rate := rate_of(of.config)) > 0 and of.config.run.precision == "mixed":
+        yield (
+            "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
+            f"{rate:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
+        )
