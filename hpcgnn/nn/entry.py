@@ -202,11 +202,6 @@ def with_residual(conv_class: Any) -> Any:
     return Residual
 
 
-def projects_by_type(spec: ModelSpec) -> bool:
-    """Whether a relational model projects the features by type of node before its first layer."""
-    return spec.node_types > 1 or spec.sparse_input
-
-
 def typed_projection(spec: ModelSpec) -> TypedProjection | None:
     """The projection to `hidden` columns before the first layer of a relational model, or None. Raises GraphError
     without types of edges.
@@ -216,6 +211,6 @@ def typed_projection(spec: ModelSpec) -> TypedProjection | None:
             f"{spec.options.model} needs typed edges, and this graph has none; import it with edge types, or use "
             "another model"
         )
-    if not projects_by_type(spec):
+    if spec.node_types < 2 and not spec.sparse_input:
         return None
     return TypedProjection(spec.d_in, spec.options.hidden, max(1, spec.node_types), spec.dtype)

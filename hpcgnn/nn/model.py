@@ -126,11 +126,6 @@ class Model(nn.Module):
         return min(len(self.convs) - first, 1 if self.spec.options.norm == "batch" else len(self.convs))
 
     @property
-    def input_in_tiles(self) -> bool:
-        """Whether the first layer takes ConstantRows."""
-        return self.before is None and traits_of(self.convs[0]).input == "tiles"
-
-    @property
     def is_local(self) -> bool:
         """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
         return self.spec.options.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
@@ -143,7 +138,8 @@ class Model(nn.Module):
         x: Any = graph.features  # of numbers where the aggregate is kept
         p = 0.0 if self.spec.options.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
+            in_tiles = self.before is None and traits_of(conv).input == "tiles"
+            x = graph.constant_rows(x, p, 0) if in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.aggregate))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.options.input_dropout == "scaled")

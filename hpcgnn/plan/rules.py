@@ -159,9 +159,18 @@ def _keep(of: "RunPlan") -> Iterator[str]:
         )
 
 
+def _counted(of: "RunPlan") -> Iterator[str]:
+    """The subgraph of --inductive."""
+    if of.config.data.inductive:
+        yield (
+            "estimate counts no subgraph of --inductive; expected no --inductive, or a run of a few epochs, whose "
+            "summary.json has its messages and memory"
+        )
+
+
 #: Rules about options alone, in the order in which they are checked; about a graph's plan; about one that trains; about
 #: messages that `hpcgnn estimate` does not count. Packages of extras append theirs.
 RULES: list[Rule] = [_owners, _layer_by_layer, _inputs, _precision, _messages]
 PLAN_RULES: list[Rule] = [_halo]
 TRAINING_RULES: list[Rule] = [_keep]
-COUNTING_RULES: list[Rule] = []
+COUNTING_RULES: list[Rule] = [_counted]
