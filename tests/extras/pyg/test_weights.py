@@ -188,7 +188,6 @@ def test_export_says_why_not(graphs):
     with GraphFile(graphs / "plain.h5") as file:
         plain = file.meta
     directed, weighted = replace(plain, undirected=False), replace(plain, weighted=True)
-    spec = ModelSpec(ModelConfig(layers=2, hidden=6), 6, 3)
     cases = [
         ("pyg", {}, directed, "add", "directed"),
         ("dgl", {}, directed, "add", ""),
@@ -203,7 +202,7 @@ def test_export_says_why_not(graphs):
     ]
     for to, options, meta, loops, words in cases:
         config = make_config({"graph": "g.h5", "self_loops": loops}, registry_choices())
-        found = LIBRARIES[to].reason_against(replace(spec, **options), meta, config)
+        found = LIBRARIES[to].reason_against(ModelSpec(ModelConfig(**options), 6, 3), meta, config)
         assert (words in found) if words else found == "", (to, options, found)
 
 
