@@ -150,7 +150,7 @@ def check_lazy(config: Config, layers: int) -> None:
 
 SCHEDULE = ScheduleEntry(
     build_lazy,
-    ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True),
+    ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True),
     check_lazy,
     LazyConfig,
 )

@@ -124,6 +124,11 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
     return Trainer(local, decided, comm, buffers, make_plugins)
 
 
+def plugin_of(trainer, kind):
+    """The plugin of a class, or None."""
+    return next((each for each in trainer.plugins if isinstance(each, kind)), None)
+
+
 def curve(comm, config, map_name, rows, epochs=20):
     """The losses of the first epochs."""
     trainer = build_trainer(comm, config, map_name, rows)

@@ -25,7 +25,7 @@ def counted(of: RunPlan) -> Iterator[str]:
 def _entry(build: Build, exact: bool, options: type[StepsConfig] | None = None) -> ScheduleEntry:
     return ScheduleEntry(
         build,
-        ScheduleTraits(sums_gradients=True),
+        ScheduleTraits(),
         check_options,
         options,
         check_graph=partial(check_graph, exact),

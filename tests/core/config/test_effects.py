@@ -135,8 +135,7 @@ def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     """The file of a schedule alone names the options that it reads: no option has a list of schedules' names to be
     added to.
     """
-    traits = ScheduleTraits(sums_gradients=True)
-    monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
+    monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=ScheduleTraits()))
     choices = registry_choices()
     typed = {"graph": "g.h5", "schedule": "local", "halo_dtype": "bf16"}
     line = without_effect(make_config(typed, choices), typed, {}, choices)
