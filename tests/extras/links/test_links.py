@@ -1,10 +1,9 @@
-"""Link prediction on every number of ranks: held-out edges, drawn or given, and whole jobs.
+"""Link prediction on every number of ranks: the held-out edges, and whole jobs.
 
-The curve is compared with a dense serial run, and the ranks of edges with loops over single pairs that have OGB's
-definitions.
+The curve and the ranks of edges are compared with a dense serial run.
 """
 
-import shutil
+import csv
 from collections import Counter
 
 import graphs
@@ -18,16 +17,8 @@ from mpi.serial import serial_curve
 from mpi.small import edges_and_features, written
 from mpi.training import build_trainer, configure, generated
 
-from hpcgnn.app.dry_run import check_training
-from hpcgnn.errors import ConfigError, GraphError, HpcgnnError
-from hpcgnn.extras.links import given as given_pairs
-from hpcgnn.extras.links import ranks as pair_ranks
-from hpcgnn.extras.links.task import Links
-from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.errors import GraphError
 from partition_tools.interface.arrays import save_graph
-
-from .given import GRAPHS, written_with_links
 
 pytestmark = pytest.mark.ranks(2, 3)
 
@@ -38,9 +29,10 @@ KS = (1, 3, 10, 20, 50, 100)
 
 
 @pytest.fixture(scope="module")
-def files(comm, session_path):
-    """{(graph, kind of held-out edges): (the edges, file)}: several edges of a pair, self loops, isolated nodes."""
-    return written_with_links(comm, session_path, "links")
+def odd(comm, session_path):
+    """{name: (graph, layout, file)}: several edges of a pair, self loops, isolated nodes, a rank without nodes."""
+    made = [graphs.with_task(each) for each in (graphs.random_undirected(), graphs.random_directed(weighted=True))]
+    return {graph.name: written(comm, session_path, graph, "links") for graph in made}
 
 
 def oracle_sides(graph, seed=SEED):
@@ -99,8 +91,9 @@ def embeddings_of(graph, sides, parameters):
     return oracle.model(a, torch.from_numpy(graph.features).double(), parameters, kind="sage", layers=2)
 
 
-def oracle_losses(graph, sides, parameters, scorer, epochs, lr, negatives, pool_size):
+def oracle_losses(graph, parameters, scorer, epochs, lr, negatives, pool_size):
     """Dense full-batch training by torch's own optimizer."""
+    sides = oracle_sides(graph)
     edges = [(i, j) for i, j in zip(graph.dst[sides == 0].tolist(), graph.src[sides == 0].tolist()) if i != j]
     into, source = torch.tensor(edges).T
 
@@ -156,63 +149,41 @@ def drawn_candidates(graph, given, target, count):
 
 
 @pytest.mark.parametrize(
-    "kind, scorer, negatives, pool, candidates",
-    [
-        ("drawn", "dot", 1, 4096, 30),
-        ("drawn", "distmult", 3, 20, 1000),
-        ("drawn", "mlp", 2, 20, 30),
-        pytest.param("none", "distmult", 1, 4096, 15, marks=pytest.mark.slow),
-        pytest.param("shared", "mlp", 1, 20, 15, marks=pytest.mark.slow),
-        pytest.param("each", "dot", 2, 20, 15, marks=pytest.mark.slow),
-    ],
+    "scorer, negatives, pool, candidates", [("dot", 1, 4096, 30), ("distmult", 3, 20, 1000), ("mlp", 2, 20, 30)]
 )
-@pytest.mark.parametrize("name", GRAPHS)
-def test_the_curve_and_the_ranks_of_a_serial_oracle(
-    comm, files, monkeypatch, name, kind, scorer, negatives, pool, candidates
-):
-    """Of drawn and of given edges, some at a time; with given ones all edges of the graph are for training."""
-    graph, drawn = GRAPHS[name], kind == "drawn"
-    given, path = files[name, "none" if drawn else kind]
-    if not drawn:
-        monkeypatch.setattr(given_pairs, "_PIECE", 20)
-        monkeypatch.setattr(pair_ranks, "_PIECE", 10)
-    sides, given = (oracle_sides(graph), drawn_splits(graph)) if drawn else (np.zeros(len(graph.src)), given)
+@pytest.mark.parametrize("name", ["random undirected", "random directed weighted"])
+def test_the_curve_and_the_ranks_of_a_serial_oracle(comm, odd, name, scorer, negatives, pool, candidates):
+    graph, _, path = odd[name]
     config = configure(
         path,
         **{"model": "sage", "layers": 2, "hidden": 6, "dropout": 0.0, "precision": "fp64", "lr": 0.02},
-        **{"task": "links", "scorer": scorer, "negatives": negatives, "negative_pool": pool},
-        **{"link_split": SHARES if drawn else "given", "link_negatives": candidates},
+        **{"task": "links", "scorer": scorer, "link_split": SHARES, "negatives": negatives},
+        **{"negative_pool": pool, "link_negatives": candidates},
     )
-    chosen = "hits@50" if kind == "shared" else "mrr"
     for map_name in MAPS:
         trainer = build_trainer(comm, config, map_name, 7)
         initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
         if map_name == MAPS[0]:
-            begun = initial
-            expected, parameters = oracle_losses(graph, sides, initial, scorer, 10, 0.02, negatives, pool)
+            begun, (expected, parameters) = initial, oracle_losses(graph, initial, scorer, 10, 0.02, negatives, pool)
             assert expected[-1] < expected[0]
-            h = embeddings_of(graph, sides, parameters)
+            h = embeddings_of(graph, oracle_sides(graph), parameters)
             table = scores_of(scorer, parameters, h[:, None], h[None]).float().numpy()
-            metrics = oracle_metrics(graph, given, "none" if drawn else kind, table, candidates)
+            metrics = oracle_metrics(graph, drawn_splits(graph), "none", table, candidates)
         assert all(torch.equal(tensor, begun[name]) for name, tensor in initial.items()), "the oracle's beginning"
         found = [trainer.step(epoch) for epoch in range(10)]
         np.testing.assert_allclose(found, expected, rtol=1e-10)
         for name, tensor in trainer.model.named_parameters():
             np.testing.assert_allclose(tensor.detach(), parameters[name], rtol=1e-6, atol=1e-9, err_msg=name)
-        comm.ledger.take()
         measured = trainer.evaluate()
-        assert set(comm.ledger.take()) <= {"evaluation"}
         for split, values in metrics.items():
             assert measured["links"][split] == pytest.approx(values, rel=1e-9), split
-            assert measured[split] == measured["links"][split][chosen]
-        assert trainer.evaluator.name == chosen and np.isnan(measured["train"])
-        assert drawn or trainer.evaluator.counts == {"train": 0, "val": 31, "test": 12}
-        assert trainer.buffers.nbytes <= trainer.buffers.limit
+            assert measured[split] == measured["links"][split]["mrr"]
+        assert np.isnan(measured["train"]) and trainer.buffers.nbytes <= trainer.buffers.limit
 
 
-def test_the_loss_sends_every_row_once_each_way(comm, files):
+def test_the_loss_sends_every_row_once_each_way(comm, odd):
     """And the rows of the pool twice over all ranks, whatever the number of edges."""
-    graph, (_, path) = GRAPHS["random undirected"], files["random undirected", "none"]
+    graph, where, path = odd["random undirected"]
     options = {"model": "sage", "task": "links", "link_split": SHARES, "negatives": 4, "negative_pool": 9}
     trainer = build_trainer(comm, configure(path, **options), "random", 7)
     embeddings = torch.ones(trainer.local.num_owned, 16, requires_grad=True)
@@ -220,8 +191,7 @@ def test_the_loss_sends_every_row_once_each_way(comm, files):
     trainer.objective.local_loss(embeddings).backward()
     kinds = {kind: entry.bytes_sent for kind, entry in comm.ledger.take().items()}
     kept = oracle_sides(graph) == 0
-    owner = graphs.layout(graph, comm.size).owner("random")
-    rows = oracle.halo_rows(graph.src[kept], graph.dst[kept], owner, comm.size)
+    rows = oracle.halo_rows(graph.src[kept], graph.dst[kept], where.owner("random"), comm.size)
     received, sent = sum(rows[comm.rank]), sum(rows[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
     assert kinds == {"halo_forward": (sent + received + 9) * 64, "halo_backward": 9 * 64}
 
@@ -253,11 +223,16 @@ def test_a_run_from_the_options_to_embeddings(comm, planted, shared_path):
         assert file["embedding"].shape == (600, 16) and file["embedding"].dtype == np.float32
         assert "prediction" not in file and "class_names" not in file
         last = file["embedding"][:]
-    # The hidden state in place of the last layer's, which is the logits.
-    predicted(comm, run_dir, shared_path / "hidden.h5", "best", layer=1, logits=True)
+    for name in ("hidden.h5", "hidden.csv"):  # the hidden state in place of the last layer's, which is the logits
+        predicted(comm, run_dir, shared_path / name, "best", layer=1, logits=True)
     with h5py.File(shared_path / "hidden.h5") as file:
         np.testing.assert_allclose(file["logit"][:], last, rtol=1e-5)
-        assert sorted(file) == ["embedding", "logit"] and not np.array_equal(file["embedding"][:], last)
+        hidden = file["embedding"][:]
+        assert sorted(file) == ["embedding", "logit"] and not np.array_equal(hidden, last)
+    with open(shared_path / "hidden.csv") as file:
+        heading, *rows = csv.reader(file)
+    assert heading == ["node", *(f"logit_{k}" for k in range(16)), *(f"embedding_{k}" for k in range(hidden.shape[1]))]
+    np.testing.assert_allclose(np.array(rows, float)[:, 17:], hidden, rtol=1e-6)
 
 
 @pytest.mark.ranks(2)
@@ -283,78 +258,3 @@ def test_a_graph_without_edges(comm, session_path, shared_path):
     with pytest.raises(GraphError, match="the graph has no edge to train on") as caught:
         build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
     assert caught.value.everywhere
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["shared", "each"])
-def test_the_row_of_a_source_comes_once_to_a_rank(comm, files, kind):
-    """However many pairs and negatives it has there; and of nodes for each edge, scores and counts go around."""
-    given, path = files["random undirected", kind]
-    owner = graphs.layout(GRAPHS["random undirected"], comm.size).owner("random")
-    trainer = build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
-    comm.ledger.take()
-    with torch.no_grad():
-        trainer.evaluator.scores(torch.ones(trainer.local.num_owned, 16))
-    expected = 0
-    for parts in given.values():
-        ends = [np.array(pairs_of(parts)).T]
-        if kind == "shared":
-            ends.append(parts["edge_neg"].T)
-        else:
-            negatives = parts["target_node_neg"]
-            ends.append(np.stack([np.repeat(ends[0][0], negatives.shape[1]), negatives.reshape(-1)]))
-            expected += len(ends[0][0]) * (4 + 2 * 8)
-        for source, target in ends:
-            rows = oracle.halo_rows(source, target, owner, comm.size)
-            expected += 64 * sum(rows[(comm.rank + k) % comm.size][k - 1] for k in range(1, comm.size))
-    sent = comm.ledger.take()
-    assert sent["halo_forward"].bytes_sent == expected if expected else "halo_forward" not in sent
-
-
-@pytest.fixture(scope="module")
-def ring(comm, session_path):
-    """The file of a ring, whose pairs have each negative six times."""
-    path = session_path / "ring.h5"
-    if comm.rank == 0:
-        given = {"edge": [[0, 5], [1, 7]], "edge_neg": [[0, 5], [1, 7]] * 6}
-        ends = np.stack([np.arange(12), np.roll(np.arange(12), 1)])
-        features, labels = np.random.default_rng(0).random((12, 2), np.float32), np.arange(12) % 2
-        save_graph(path, ends, features, labels, links={"test": given}, undirected=True, ranks=[1, 2, 3, 4])
-    comm.barrier()
-    return path
-
-
-@pytest.mark.slow
-def test_few_negatives_for_all_are_beaten(comm, ring):
-    """As OGB has it: with fewer than K negatives every edge is a hit at K. With its own pair among them six times, the
-    better of two edges is none at 6. And a split may be missing.
-    """
-    trainer = build_trainer(comm, configure(ring, model="sage", task="links"), "metis", 7)
-    found = trainer.evaluate()
-    assert found["links"]["test"] == dict(zip((f"hits@{k}" for k in KS), (0, 0, 0.5, 1, 1, 1)))
-    assert np.isnan(found["val"]) and trainer.evaluator.counts == {"train": 0, "val": 0, "test": 2}
-    if comm.rank == 0:
-        with pytest.raises(ConfigError, match="expected a graph with validation edges"):
-            check_training(configure(ring, task="links", patience=3), [comm.size])
-
-
-@pytest.mark.slow
-def test_what_leaves_the_nodes(comm, files, session_path):
-    path = session_path / "given-damaged.h5"
-    if comm.rank == 0:
-        shutil.copy(files["random undirected", "shared"][1], path)
-        with h5py.File(path, "r+", libver="latest") as file:
-            file["links/test/negatives"][5, 1] = 10**6
-    comm.barrier()
-    with pytest.raises(HpcgnnError, match="links/test/negatives leave the nodes 0") as caught:
-        build_trainer(comm, configure(path, model="sage", task="links"), "random", 7)
-    assert caught.value.everywhere
-
-
-@pytest.mark.slow
-def test_what_is_said_before(ring):
-    with GraphFile(ring) as file:
-        config = resolve_task(configure(ring, task="links", link_negatives=7), file.meta)
-        assert "without effect: --link-negatives" in Links().remarks(config, file)[-1]
-        drawn = resolve_task(configure(ring, task="links", link_split="0.8/0.1/0.1"), file.meta)
-        assert Links().remarks(drawn, file) == [] and drawn.run.metric == "mrr"

@@ -56,6 +56,12 @@ def test_a_rank_that_fails_ends_the_job(good, library, tmp_path, stage, fault, e
     assert outcome.happened and not harness.complaint(injection, outcome, tmp_path / "run"), outcome.text
 
 
+def test_a_backend_that_is_not_there_is_said_once(good):
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, "--comm", "ccl", without_mpi=True)
+    assert result.code == 2 and "Traceback" not in result.err, result.err
+    assert len(result.errors) == 1 and "oneccl_bindings_for_pytorch" in result.errors[0]
+
+
 def test_bindings_of_another_torch(tmp_path, monkeypatch):
     (tmp_path / "oneccl_bindings_for_pytorch.py").write_text("raise OSError('undefined symbol: c10d')")
     monkeypatch.syspath_prepend(tmp_path)
@@ -63,32 +69,41 @@ def test_bindings_of_another_torch(tmp_path, monkeypatch):
         load_bindings()
 
 
+def test_the_library_that_is_linked(library):
+    assert library.hpo_version().decode().startswith("2022.1")
+
+
 def test_doctor_says_what_carries_messages(library):
     result = start(2, "-m", "hpcgnn", "doctor", *OVER_ONECCL)
     assert result.code == 0 and "oneCCL 2022.1" in result.out and "passed 1 MiB around" in result.out, result.err
 
 
-@pytest.mark.parametrize(
-    "options, environment, words",
-    [
-        (["--comm", "ccl"], {"without_mpi": True}, ["oneccl_bindings_for_pytorch"]),
-        ([*OVER_ONECCL, "--trace"], {}, ["which --comm oneccl cannot"]),
-        (OVER_ONECCL, {"HPCGNN_ONECCL": "absent.so"}, ["no library", "env/build-oneccl.sh"]),
-        (OVER_ONECCL, {"HPCGNN_ONECCL": __file__}, ["cannot be used", "env/build-oneccl.sh"]),
-        (OVER_ONECCL, {"CCL_KVS_IFACE": "nowhere0"}, ["CCL_KVS_IFACE=nowhere0", "no network"]),
-        (OVER_ONECCL, {"CCL_ATL_TRANSPORT": "tcp"}, ["CCL_ATL_TRANSPORT=tcp", "mpi or ofi"]),
-    ],
-)
-def test_what_cannot_be_is_said_once(good, request, options, environment, words):
-    """oneCCL itself would end with a signal."""
-    if any(name.startswith("CCL_") for name in environment):
-        request.getfixturevalue("library")
-    result = start(2, "-m", "hpcgnn", "train", "--graph", good, *options, **environment)
+def test_what_needs_messages_between_two_ranks_is_refused(good):
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, *OVER_ONECCL, "--trace")
+    assert result.code == 2 and "which --comm oneccl cannot" in result.errors[0], result.err
+
+
+@pytest.mark.parametrize("contents, words", [(None, "no library"), ("not a library", "cannot be used")])
+def test_a_library_that_is_not_there_is_said_once(good, contents, words, tmp_path):
+    path = tmp_path / "lib.so"
+    if contents is not None:
+        path.write_text(contents)
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, *OVER_ONECCL, HPCGNN_ONECCL=str(path))
     assert result.code == 2 and "Traceback" not in result.err, result.err
-    assert len(result.errors) == 1 and all(each in result.errors[0] for each in words), result.errors
+    assert len(result.errors) == 1 and words in result.errors[0] and "env/build-oneccl.sh" in result.errors[0]
 
 
 def test_a_library_of_other_sources(library, monkeypatch):
     monkeypatch.setattr(library_of_oneccl, "fingerprint", lambda: "another")
     with pytest.raises(ConfigError, match="built from other sources .*expected another"):
         library_of_oneccl.load()
+
+
+@pytest.mark.parametrize(
+    "variable, value, words", [("CCL_KVS_IFACE", "nowhere0", "no network"), ("CCL_ATL_TRANSPORT", "tcp", "mpi or ofi")]
+)
+def test_settings_that_cannot_be(good, library, variable, value, words):
+    """oneCCL itself would end with a signal."""
+    result = start(2, "-m", "hpcgnn", "train", "--graph", good, *OVER_ONECCL, **{variable: value})
+    assert result.code == 2 and "Traceback" not in result.err, result.err
+    assert len(result.errors) == 1 and f"{variable}={value}" in result.errors[0] and words in result.errors[0]

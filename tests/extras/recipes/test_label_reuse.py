@@ -13,7 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from mpi.runs import session_of
-from mpi.serial import serial_curve
 from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, make_graphs
 
@@ -40,18 +39,22 @@ def oracle_run(graph, parameters, epochs, lr):
     known = torch.ones(len(labels), dtype=torch.bool) if several else labels >= 0
     train_nodes = torch.from_numpy(graph.split == graphs.TRAIN) & known
     hot = labels.double() if several else F.one_hot(labels.clamp_min(0), CLASSES).double()
+    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
+    optimizer, losses = torch.optim.Adam(parameters.values(), lr), []
 
-    def outputs(given, parameters):
+    def outputs(given):
         return oracle.model(a, torch.cat([x, hot * given[:, None]], 1), parameters, kind="sage", layers=2)
 
-    def value_of(epoch, parameters):
+    for epoch in range(epochs):
         words = oracle.random_words(oracle.stream_key(SEED, epoch, 0, REUSED_LABEL), np.arange(graph.num_nodes), 1)
         given = train_nodes & torch.from_numpy(words[:, 0] < round(SHARE * 2**32))
         assert given.any() and not given[~train_nodes].any()
-        return oracle.loss(outputs(given, parameters), labels, train_nodes & ~given)
-
-    losses, parameters = serial_curve(value_of, parameters, epochs, lr)
-    return losses, outputs(train_nodes, parameters)
+        loss = oracle.loss(outputs(given), labels, train_nodes & ~given)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses, outputs(train_nodes).detach()
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -191,8 +191,9 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
     for force in (False, True):
         with pytest.raises(ConfigError, match="is the input itself"):
             propagate_features(configure(path), session, Request(str(path), force=force))
-    with pytest.raises(GraphError, match="--label-hops: expected classes or 0/1 labels"):
-        propagated(comm, typed["numbers"], shared_path, label_hops=1)
+    for kind, options, message in (("numbers", {"label_hops": 1}, "--label-hops: expected classes or 0/1 labels"),):
+        with pytest.raises(GraphError, match=message):
+            propagated(comm, typed[kind], shared_path, **options)
     negative = graphs.with_task(graphs.random_directed(weighted=True))
     _, _, file = written(comm, shared_path, graphs.replace(negative, weight=-abs(negative.weight)), "negative")
     with pytest.raises(GraphError, match="sum to less than 0, and sym and ppr divide"):

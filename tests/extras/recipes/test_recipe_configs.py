@@ -40,19 +40,41 @@ def graphs(tmp_path_factory):
     return {name: folder / f"{name}.h5" for name in ("plain", "types", "features")}
 
 
+def kind_of(filed):
+    """The graph that resembles a configuration's."""
+    if filed["model"] == "rgcn":
+        return "types"
+    return "features" if filed.get("features") == "edges" else "plain"
+
+
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_a_job_would_start_with_it(path, graphs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(logging.getLogger("hpcgnn"), "handlers", [])  # of an earlier test, on a stream that is closed
     filed, choices = read_toml(path), registry_choices()
     assert not filed.keys() & {"graph", "run_dir", "seed"}, "these are the command's"
-    featured = "features" if filed.get("features") == "edges" else "plain"
-    graph = graphs["types" if filed["model"] == "rgcn" else featured]
+    graph = graphs[kind_of(filed)]
     config = make_config({**filed, "graph": str(graph), "run_dir": str(tmp_path / "run")}, choices, str(path))
     assert without_effect(config, {}, filed, choices) is None
     check_training(config, [1, 2])
     assert "warning" not in capsys.readouterr().err
-    words = shlex.split(re.search("^# Command: (.*)$", path.read_text(), re.MULTILINE)[1])
-    build_parser(choices).parse_args(["train", *words[words.index("--") + 1 :]])
+
+
+def test_heads_say_where_they_stand():
+    parser = build_parser(registry_choices())
+    for path in CONFIGS:
+        head = dict(
+            line.removeprefix("# ").split(": ", 1)
+            for line in path.read_text().splitlines()
+            if re.match("# [A-Z][a-z ]+: ", line)
+        )
+        assert {"Published", "Run here", "Graph", "Command"} <= head.keys()
+        assert re.match(r"none that we are sure of|\d\d\.\d.*[.)] [A-Z].*(19|20)\d\d", head["Published"])
+        assert re.match("no; |yes: ", head["Run here"])
+        words = shlex.split(head["Command"])
+        assert words[-1] == f"jobs/configs/{path.name}" and words[-3:-1] == ["--", "--config"]
+        assert f"-o {words[words.index('--graph') + 1]} " in head["Graph"]
+        assert f"--ranks {words[words.index('--ranks') + 1]}" in head["Graph"]
+        parser.parse_args(["train", *words[words.index("--") + 1 :]])
 
 
 def test_the_table_of_the_manual_has_all_of_them():
