@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.app.shortage import ADVICE
@@ -13,7 +12,6 @@ from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.estimate.forecast import CountedGraph, Forecast
-from hpcgnn.estimate.traffic import Nodes, halo_traffic
 from hpcgnn.graphfile.storage import GraphFile
 
 PARTS = {
@@ -66,7 +64,6 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "node_bytes": on_node,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
         "intra_node": forecast.experiment.plan.config.schedule.intra_node,
-        "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
         "bytes_per_epoch": {
@@ -83,22 +80,6 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "parameters": forecast.parameters,
         "epochs": forecast.epochs,
     }
-
-
-def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[str, float]] | None:
-    """The halo of an epoch that nodes send each other; None where it is not counted."""
-    experiment, ranks = forecast.experiment, forecast.shares.ranks
-    if per_node is None or not forecast.counted:
-        return None
-    nodes = Nodes(ranks, min(ranks, per_node))
-    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.probe.row_bytes, experiment.limit, nodes.per_node)
-    if traffic.keys() != forecast.halo.keys():
-        return None
-    found = {}
-    for name in ("bytes", "messages"):
-        sent = nodes.sums(sum((getattr(each, name) for each in traffic.values()), np.zeros(ranks, np.int64)))
-        found[name] = {"max": int(sent.max()), "mean": float(sent.mean()), "sum": int(sent.sum())}
-    return found
 
 
 def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
