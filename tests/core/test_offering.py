@@ -17,7 +17,8 @@ assert {"save_graph", "from_pyg", "import_graph"} <= set(partition_tools.__all__
 assert not {"torch", "numpy", "mpi4py"} & set(sys.modules), sorted(sys.modules)
 assert "partition_tools.interface" not in sys.modules
 partition_tools.save_graph
-assert not {"torch", "mpi4py", "pandas", "polars"} & set(sys.modules), sorted(sys.modules)
+import partition_tools.cli.main
+assert not {"torch", "mpi4py", "pandas", "polars", "pymetis"} & set(sys.modules), sorted(sys.modules)
 import threading
 assert threading.active_count() == 1
 """
