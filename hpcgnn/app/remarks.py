@@ -70,13 +70,13 @@ def log_start(ready: BringUp) -> None:
 
 
 def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
-    """Log the model, its messages, and the nodes that training sees. Collective.
+    """Log the model and its messages.
 
     Args:
         trainer: the trainer.
         quality: the facts of `partition_quality`.
     """
-    local, comm, model = trainer.local, trainer.comm, trainer.model
+    local, model = trainer.local, trainer.model
     if quality["imbalance_nodes"] > IMBALANCE_WARNING:
         log.warning(
             "the map is out of balance: the largest rank has %.2f times the mean of nodes (expected at most %.2f); "
@@ -92,10 +92,6 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
         len(local.inward.plan.rounds),
         trainer.plan.config.run.run_dir,
     )
-    if trainer.views.subgraph is not None:
-        edges = comm.total(torch.tensor([trainer.views.subgraph.inward.num_edges]), "plan").item()
-        seen = trainer.views.subgraph.num_nodes, local.num_nodes, edges
-        log.info("inductive: training sees %s of %s nodes, and %s edges", *map("{:,}".format, seen))
 
 
 def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:

@@ -73,10 +73,6 @@ class Nodes:
         """The rows of a round between nodes, of those of a round between ranks."""
         return cap_of_nodes(cap, self.fewest, self.returns, self.narrows)
 
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """(number,): the sums of values (P,) of the ranks of each node."""
-        return np.add.reduceat(values, self.per_node * np.arange(self.number))
-
 
 # Rows of a rank are numbered from 0; those of a node are not.
 _OF_A_RANK = 1 << 32
