@@ -1,7 +1,7 @@
 """`--dry-run RANKS`: the checks of a job, made on the login node in seconds instead of after waiting in the queue.
 
 One process checks the options, the graph file and its map for these numbers of ranks, and that the run directory can be
-written. It starts no MPI and leaves no files behind.
+written and has space. It starts no MPI and leaves no files behind.
 """
 
 import contextlib
@@ -26,6 +26,9 @@ from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
+# A log, some records and the first checkpoint of a small model.
+_SPACE = 4 << 20
+
 
 def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable[str] = ()) -> None:
     """Raise an HpcgnnError if `hpcgnn train` could not start with this configuration.
@@ -37,8 +40,10 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
     """
     ignored = _check_graph(config, rank_counts)
     if config.run.run_dir:
-        with _removed_again(Path(config.run.run_dir)):
-            RunDir(config.run.run_dir, config.run.resume).close()
+        path = Path(config.run.run_dir)
+        with _removed_again(path), contextlib.closing(RunDir(path, config.run.resume)) as run_dir:
+            run_dir.write(".space", bytes(_SPACE))
+            (path / ".space").unlink()
     for remark in (*remarks, *ignored):
         tell(f"hpcgnn: warning: {remark}", sys.stderr)
 
