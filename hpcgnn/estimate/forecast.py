@@ -82,7 +82,6 @@ class Forecast:
         evaluation: {kind: Traffic} of an evaluation.
         metrics: (messages, bytes) of every rank's other traffic in it.
         counted: whether the bytes of pruned layers are counted from the graph, or derived from the copy.
-        epochs: number of epochs.
         experiment: the trial behind it.
     """
 
@@ -97,7 +96,6 @@ class Forecast:
     metrics: tuple[int, int]
     parameters: int
     counted: bool
-    epochs: int
 
 
 def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast:
@@ -146,7 +144,6 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         metrics=trial.evaluation.summed,
         parameters=trial.parameters,
         counted=counted,
-        epochs=trial.epochs,
     )
 
 

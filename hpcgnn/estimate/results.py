@@ -73,7 +73,6 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
         "parameters": forecast.parameters,
-        "epochs": forecast.epochs,
     }
 
 

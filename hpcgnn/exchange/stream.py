@@ -223,10 +223,11 @@ class Stream(RowStream[EdgesT]):
         back = Form(0, 0, dtype)
         if returns is not None:
             back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
-        if (form, back) not in self.buffers.cuts(self):
-            self.buffers.cuts(self)[form, back] = self._cut(form, back)
+        cuts = self.buffers.cuts(self)
+        if (form, back) not in cuts:
+            cuts[form, back] = self._cut(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
-        return self.buffers.cuts(self)[form, back]
+        return cuts[form, back]
 
     def _cut(self, form: Form, back: Form) -> list[Transfer]:
         """As many consecutive rounds as fit the buffers are a turn."""
