@@ -8,13 +8,12 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.engine.clock import Clock, Watch, unwatched
+from hpcgnn.engine.finite import check_finite
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import FlatGradients, Optimizer, build_optimizer, learning_rate
 from hpcgnn.engine.views import Constants, TrainingPart, make_views
-from hpcgnn.errors import TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.listing import ranges
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness, torch_seed
@@ -112,23 +111,7 @@ class Trainer:
                 if finite:  # after a step that fails nothing moves
                     finite = self._move(self.optimizers[each.optimizer])
             total = loss.detach() if each.nodes is None else total + loss.detach()
-        return self._mean_loss(float(total), finite, epoch)
-
-    def _mean_loss(self, share: float, finite: bool, epoch: int) -> float:
-        """The sum of the ranks' shares of the loss in float64. finite: whether this rank's gradients are. Collective.
-        Raises TrainingError, on all ranks, if the loss or a gradient is not finite.
-        """
-        bad = [not math.isfinite(share), not finite]
-        total, *faults = self.comm.total(torch.tensor([share, *bad], dtype=torch.float64)).tolist()
-        if any(faults):
-            losses, gradients = torch.tensor(self.comm.allgather_object(bad)).T
-            what, flags = ("loss", losses) if losses.any() else ("gradient", gradients)
-            raise TrainingError.on_all(
-                f"the {what} is not finite in epoch {epoch + 1} on rank {ranges(flags.nonzero().flatten().tolist())}; "
-                f"expected a finite {what}. Lower --lr, set --clip-norm, or look for extreme features; the last "
-                "checkpoint is kept"
-            )
-        return float(total)
+        return check_finite(self.comm, float(total), finite, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
         """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""
