@@ -21,12 +21,13 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     """Raise GraphError, on all ranks, where weights of edges sum to less than 0 and the model takes the root of such
     sums. Collective if there are weights.
     """
-    if not spec.weighted or MODELS[spec.model].divisor(spec) != "sym":
+    model = spec.options.model
+    if not spec.weighted or MODELS[model].divisor(spec) != "sym":
         return
     below = (local.inward.degree < 0) | (local.outward.degree < 0)
     if count := int(comm.total(below.sum().view(1), "plan")):
         raise GraphError.on_all(
-            f"the edge weights of {count:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
+            f"the edge weights of {count:,} nodes sum to less than 0, and {model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
 
