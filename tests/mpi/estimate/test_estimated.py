@@ -110,7 +110,7 @@ def paths(comm, session_path):
 
 GAT = {"model": "gat", "heads": 2, "hidden": 8}
 LEAST = {"halo": "least"}
-PRUNED, INDUCTIVE = {"prune": "auto", "layers": 3}, {"inductive": True, "layers": 3}
+PRUNED = {"prune": "auto", "layers": 3}
 OPTIONS = {
     "gcn": {},
     "sage": {"model": "sage", "norm": "batch"},
@@ -140,9 +140,6 @@ OPTIONS = {
     "pruned sage": {**PRUNED, "model": "sage"},
     "pruned gat": {**PRUNED, **GAT, "dropout": 0.0},
     "pruned, fewest rows": {**PRUNED, "model": "sage", **LEAST},
-    "inductive sage": {**INDUCTIVE, "model": "sage"},
-    "inductive gat": {**INDUCTIVE, **GAT},
-    "inductive, fewest rows": {**INDUCTIVE, "model": "sage", **LEAST},
 }
 
 
@@ -166,11 +163,6 @@ def check_case(comm, path, options, map_name=MAP, per_node=1):
     assert trainer.buffers.nbytes <= trainer.buffers.limit
     if options.get("prune") == "auto":
         assert forecast.counted and any(trainer.views.shares)
-    if config.data.inductive and per_node == 1:
-        seen, shares = trainer.views.subgraph, forecast.shares.seen
-        assert shares.nodes[comm.rank] == seen.num_owned
-        if config.schedule.halo != "least":  # else some of the edges go into sums of others
-            assert shares.inward.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
     return forecast, trainer
 
 
@@ -182,7 +174,7 @@ def test_models(comm, paths, graph, model):
 #: Of these, ranks of a node read each other's rows in place.
 IN_PLACE = (
     *("gcn", "gin, as few rows as pay", "gatv2", "raw", "gcn, mixed", "gat, tiny buffer", "gat, tiny buffer, int8"),
-    *("sage, tiny buffer", "sage, fewest rows, tiny buffer, int8", "inductive gat", "inductive, fewest rows"),
+    *("sage, tiny buffer", "sage, fewest rows, tiny buffer, int8"),
     *("gcn, fewest rows", "pruned sage", "pruned gat", "pruned, fewest rows"),
 )
 

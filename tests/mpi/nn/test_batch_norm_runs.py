@@ -5,15 +5,7 @@ steps, for the mean takes them away again. The running mean lags behind them, an
 ranks.
 """
 
-import contextlib
-
 import pytest
-
-from hpcgnn.app.resuming import run_identity
-from hpcgnn.engine.checkpoint import check_identity
-from hpcgnn.errors import CheckpointError
-from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.plan.model_spec import model_spec
 
 from ..training import build_trainer, configure, generated
 
@@ -44,15 +36,3 @@ def test_no_bias_stands_before_a_norm(comm, path, kind):
     biases = [(int(layer), rest) for _, layer, rest in biases if rest.endswith("bias")]
     last = max(layer for layer, _ in biases)
     assert {rest for layer, rest in biases if layer < last} <= set(stay), biases
-
-
-def test_an_older_checkpoint_is_told_apart(path):
-    """It has biases that this model has not: one line reports this, and no list of tensors."""
-    for options, refused in (({"norm": "batch"}, True), ({"norm": "layer"}, False), ({"layers": 1}, False)):
-        config = configure(path, model="gcn", **{"norm": "batch", **options})
-        with GraphFile(path) as file:
-            identity = run_identity(config, model_spec(file.meta, config), file.meta)
-        older = {key: value for key, value in identity.items() if key != "hidden_bias"}
-        words = pytest.raises(CheckpointError, match="^.*before hidden layers went without the bias.*train again.*$")
-        with words if refused else contextlib.nullcontext():
-            check_identity("c.h5", older, identity)

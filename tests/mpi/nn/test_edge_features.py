@@ -70,7 +70,7 @@ def test_predictions_on_another_graph(comm, files, session_path, shared_path, op
         with pytest.raises(GraphError, match=words) if words and width < EDGE else contextlib.nullcontext():
             found = load_trained(other, session, "last", other_graph=True)
             assert found.logits()[0].shape[1] == graph.num_classes
-            assert found.spec.edge_features == (EDGE if options["model"] == "gine" else 0)
+            assert found.trainer.plan.spec.edge_features == (EDGE if options["model"] == "gine" else 0)
 
 
 def test_what_is_not_read_is_said(files):

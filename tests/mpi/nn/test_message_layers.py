@@ -18,15 +18,16 @@ from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gin import GINEConv
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
-from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.spec import PLAIN as SPEC
 from hpcgnn.nn.transformer import TransformerConv
+from hpcgnn.options import ModelConfig
 
 from ..edge_rows import EDGE, FEATURES, GRAPHS, NODE_TYPES, RELATIONS, maps_of, rows_of, types_of, written_with_rows
 from ..nodes import emulated
 from . import formulas
 
 HEADS, WIDTH, F64 = 2, 3, torch.float64
-PLAIN = ModelSpec("gatv2", FEATURES, 4, 2, WIDTH, dtype=F64, edge_types=RELATIONS + 1, bases=2)
+PLAIN, MORE = (replace(SPEC, dtype=F64, edge_types=RELATIONS + 1, options=ModelConfig(bases=bases)) for bases in (2, 3))
 EDGED = replace(PLAIN, edge_features=EDGE)
 SIZES = FEATURES, WIDTH, HEADS
 LAYERS = {
@@ -45,7 +46,7 @@ LAYERS = {
     "pna of edges": lambda: PNAConv(FEATURES, HEADS * WIDTH, F64, EDGE),
     "rgcn": lambda: RGCNConv(FEATURES, WIDTH, RELATIONS + 1, 2, F64),
     "rgat": lambda: RGATConv(*SIZES, False, PLAIN),
-    "rgat averaged": lambda: RGATConv(*SIZES, True, replace(PLAIN, bases=3)),
+    "rgat averaged": lambda: RGATConv(*SIZES, True, MORE),
     "typed projection": lambda: TypedProjection(FEATURES, WIDTH, NODE_TYPES, F64),
 }
 

@@ -11,8 +11,9 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.registry import MODELS, complete
+from hpcgnn.nn.registry import complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
@@ -57,18 +58,19 @@ def files(comm, session_path):
     }
 
 
-def spec_of(kind, **options):
-    usual = {"layers": 3, "hidden": 6, "dropout": 0.4, "dtype": torch.float64}
-    return complete(ModelSpec(kind, 10, CLASSES, **{**usual, **options}))
+def spec_of(kind, sparse_input=False, **options):
+    usual = {"hidden": 6, "dropout": 0.4, "input_dropout": "aggregate"}
+    options = ModelConfig(model=kind, **{**usual, **options})
+    return complete(ModelSpec(options, 10, CLASSES, sparse_input, dtype=torch.float64))
 
 
 def is_kept(spec):
     """When the aggregate of the input is kept: dense features, dropout not on the raw input, and not much wider
     than the output.
     """
-    first = spec.classes if spec.model == "sgc" or spec.layers == 1 else spec.hidden
-    wanted = {"auto": spec.d_in <= 2 * first, "always": True, "never": False}[spec.keep_input]
-    return wanted and not spec.sparse_input and spec.input_dropout != "raw"
+    first = spec.classes if spec.options.model == "sgc" or spec.options.layers == 1 else spec.options.hidden
+    wanted = {"auto": spec.d_in <= 2 * first, "always": True, "never": False}[spec.options.keep_input]
+    return wanted and not spec.sparse_input and spec.options.input_dropout != "raw"
 
 
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
@@ -76,7 +78,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     with GraphFile(path) as file:
         decided = RunPlan(config.replace(task=file.meta.task), spec)
         halo_buffer = 4 * rows * widest_row(decided)
-    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
+    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=self_loops_of(spec))
     trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
@@ -87,7 +89,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
 
 
 def self_loops_of(spec):
-    return "add" if spec.model in ("gcn", "sgc") else "keep"
+    return "add" if spec.options.model in ("gcn", "sgc") else "keep"
 
 
 def right(graph, spec, state, train):
@@ -98,15 +100,15 @@ def right(graph, spec, state, train):
         a,
         torch.from_numpy(graph.features).double(),
         parameters,
-        kind=spec.model,
-        layers=spec.layers,
-        norm=spec.norm,
-        dropout=spec.dropout if train else 0.0,
-        input_dropout=0.0 if spec.input_dropout == "none" or not train else None,
+        kind=spec.options.model,
+        layers=spec.options.layers,
+        norm=spec.options.norm,
+        dropout=spec.options.dropout if train else 0.0,
+        input_dropout=0.0 if spec.options.input_dropout == "none" or not train else None,
         kept=is_kept(spec),
-        scaled=spec.input_dropout == "scaled",
+        scaled=spec.options.input_dropout == "scaled",
         edges=np.bincount(edges_of(graph, self_loops_of(spec))[1], minlength=graph.num_nodes),
-        residual=spec.residual,
+        residual=spec.options.residual,
         seed=SEED,
         epoch=EPOCH,
     )
@@ -139,7 +141,7 @@ def compare(comm, name, file, spec, map_name, **options):
         torch.testing.assert_close(
             state[parameter].grad, gradients[parameter], rtol=0, atol=1e-9, msg=lambda text: f"{parameter}: {text}"
         )
-    if spec.norm != "batch":  # without dropout; batch norm would use its running statistics
+    if spec.options.norm != "batch":  # without dropout; batch norm would use its running statistics
         logits, _, _ = on_rank_0(comm, right, graph, spec, state, False)
         trainer.model.eval()
         with torch.no_grad():

@@ -55,7 +55,7 @@ def gradients(comm, trainer):
 
 def by_formulas(trainer, dtype):
     """(loss, {name: gradient}) over a list of edges, with the softmax by its definition. trainer: of one rank."""
-    block, spec = trainer.graph._local.inward.own, trainer.model.spec
+    block, spec = trainer.graph._local.inward.own, trainer.model.spec.options
     src, dst = block.indices.long(), torch.repeat_interleave(torch.arange(len(trainer.graph.ids)), block.indptr.diff())
     named = {k: v.detach().to(dtype).requires_grad_() for k, v in trainer.model.named_parameters()}
     x, last = trainer.graph.features.to(dtype), spec.layers - 1
@@ -95,11 +95,9 @@ def test_gradients(comm, graph, name, scale):
 
 
 def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, graph):
-    """The loss is finite, and so is every output."""
     trainer = trainer_of(comm, graph, "gatv2", 1.0)
     trainer.model.convs[1].bias.register_hook(lambda gradient: gradient * torch.inf)
     with pytest.raises(TrainingError) as caught:
         trainer.step(0)
     text = str(caught.value)
     assert "the gradient is not finite in epoch 1" in text and "expected a finite gradient" in text
-    assert "every layer's output and the loss are finite, the gradient of convs.1.bias is not;" in text
