@@ -25,7 +25,8 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
 
     Raises GraphError on all ranks where the model takes the root of a sum below 0.
     """
-    divides = MODELS[spec.model].divisor(spec) if spec.weighted else ""
+    model = spec.options.model
+    divides = MODELS[model].divisor(spec) if spec.weighted else ""
     if divides not in ("sym", "mean"):
         return
     directions = [local.inward]
@@ -36,7 +37,7 @@ def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> Non
     below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
     if divides == "sym" and below:
         raise GraphError.on_all(
-            f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
+            f"the edge weights of {below:,} nodes sum to less than 0, and {model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
     if comm.rank == 0 and (below or zero):

@@ -93,7 +93,7 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
         )
     log.info(
         "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
-        trainer.plan.spec.model,
+        trainer.plan.config.model.model,
         f"{sum(p.numel() for p in model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
         len(local.inward.plan.rounds),

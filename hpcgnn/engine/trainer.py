@@ -11,7 +11,7 @@ from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.diagnosis import check_finite
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import FlatGradients, Optimizer, build_optimizer, learning_rate
-from hpcgnn.engine.views import Constants, TrainingPart, make_views
+from hpcgnn.engine.views import Constants, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.linear import initialise
@@ -45,18 +45,19 @@ class Trainer:
         make_plugins: Callable[["Trainer", bool], Plugins],
         watch: Watch = unwatched,
         learns: bool = True,
-        part: TrainingPart = TrainingPart(),
+        adapt: Callable[[Any], object] = lambda model: None,
     ) -> None:
         """make_plugins: makes the optional behaviour (plugins/registry.py). watch: gets the phases (clock.py). learns:
-        whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
+        whether anything is trained; if not, the graph needs no labels. adapt: changes the new model, of an estimate.
         """
         config, self.comm, self.buffers = plan.config, comm, buffers
         task = TASKS[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch_seed(config.run.seed):
-            self.model = MODELS[plan.spec.model].build(plan.spec)
-        self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
+            self.model = MODELS[plan.spec.options.model].build(plan.spec)
+        adapt(self.model)
+        self.views = make_views(local, plan, self.model, comm, buffers, learns)
         if self.views.in_place is not None:
             self.constants.trims.append(self.views.in_place.trim)
         self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)

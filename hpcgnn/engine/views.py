@@ -74,18 +74,6 @@ class Crossing(NamedTuple):
         return saves(self.of_ranks, self.of_nodes)
 
 
-class TrainingPart:
-    """How the part of a share that training sees is made. Estimates put copies in its place. Collective."""
-
-    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
-        """Return the training subgraph of `--inductive`."""
-        return training_subgraph(local, comm)
-
-    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
-        """Return the part of the graph that each layer computes in training, None for all."""
-        return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
-
-
 @dataclass
 class Views:
     """The parts of a rank's share for evaluation and training.
@@ -201,14 +189,13 @@ def make_views(
     comm: Communicator,
     buffers: HaloBuffers,
     learns: bool,
-    part: TrainingPart,
 ) -> Views:
     """The Views of a share under a plan. Collective. learns: whether anything is trained."""
     views = Views(local)
     if learns and plan.config.data.inductive:
-        views.subgraph = part.subgraph(local, comm)
+        views.subgraph = training_subgraph(local, comm)
     elif learns and plan.prunes:
-        views.shares = part.shares(local, model, comm)
+        views.shares = prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
     if comm.size > 1 and (plan.in_place or plan.may_read_in_place):
         _read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":

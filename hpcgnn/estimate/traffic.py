@@ -23,15 +23,13 @@ from hpcgnn.graph.cover import least_cover
 if TYPE_CHECKING:
     from hpcgnn.engine.views import Views
 
-#: (the layer whose share of the graph rows go along, None for all of the graph, or SEEN for the subgraph that training
-#: sees; 'inward' or 'outward').
-Place = tuple[int | str | None, str]
-SEEN = "seen"
+#: (the layer whose share of the graph rows go along, None for all of the graph; 'inward' or 'outward').
+Place = tuple[int | None, str]
 
 
 def place_of(stream: Any, views: "Views") -> Place | None:
     """Return the part of the graph that a stream goes along, or None for an unknown plan."""
-    for layer, share in [(None, views.local), *enumerate(views.shares), (SEEN, views.subgraph)]:
+    for layer, share in [(None, views.local), *enumerate(views.shares)]:
         for way in ("inward", "outward"):
             if share is not None and getattr(share, way).plan is stream.plan:
                 return layer, way

@@ -35,9 +35,9 @@ def test_frames_of_a_hidden_layer(monkeypatch, model, kernel):
     monkeypatch.setattr(Kernel, "__call__", noted)
     if kernel == "gather":
         monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
-    values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification"}
+    values = {"graph": "g.h5", "model": model, "hidden": 3, "dropout": 0.0, "task": "classification"}
     config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
-    probe_step(RunPlan(config, ModelSpec(model, 4, 8, 3, 3)), make_plugins)
+    probe_step(RunPlan(config, ModelSpec(config.model, 4, 8)), make_plugins)
     assert seen
     for frames in seen:
         assert len(frames) <= FRAMES, " -> ".join(frames)

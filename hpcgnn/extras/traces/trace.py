@@ -28,7 +28,7 @@ from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.options.run import RunConfig
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.records import to_json, write_atomically
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def asked(config: Config) -> str:
     return cast(TraceConfig, config.run).trace
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Clocks are compared by messages between two ranks alone."""
     if asked(of.config) and not of.transport.pairwise:
         yield (
