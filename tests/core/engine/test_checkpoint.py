@@ -133,19 +133,8 @@ def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_
     assert before.name == "epoch-000001.h5"
     before.write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match="remove them"):
-<<<<<<< HEAD
         Checkpoint.newest(tmp_path, said.append)
     assert Checkpoint.newest(tmp_path / "absent", print) is None
-=======
-        Checkpoint.newest(tmp_path, lambda text: None)
-
-
-def test_tensors_that_do_not_fit(tmp_path):
-    found = Checkpoint(save(tmp_path, 1, *make()))
-    wider, _ = make(hidden=6)
-    with pytest.raises(CheckpointError, match="do not fit"):
-        checkpoint.restore(wider, found.model)
->>>>>>> main
 
 
 def test_identity_names_what_differs():
