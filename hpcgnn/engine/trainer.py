@@ -8,7 +8,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.engine.clock import Clock, Watch, unwatched
-from hpcgnn.engine.diagnosis import check_finite
+from hpcgnn.engine.finite import check_finite
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import FlatGradients, Optimizer, build_optimizer, learning_rate
 from hpcgnn.engine.views import Constants, make_views
@@ -99,7 +99,7 @@ class Trainer:
         self.schedule.halo.begin_epoch(epoch)
         for optimizer in self.optimizers:
             optimizer.set_learning_rate(self.learning_rate(epoch))
-        total, finite, tried = torch.zeros(()), True, None
+        total, finite = torch.zeros(()), True
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         for each in self.clock.between("reduction", steps):  # the schedule's own time counts as reduction
             self.gradients.zero()
@@ -109,10 +109,10 @@ class Trainer:
             with self.clock("reduction"):
                 each.reduce(self.gradients.flat)
             with self.clock("step"):
-                if finite:  # after a step that fails nothing moves, so that it can be computed again
-                    tried, finite = each, self._move(self.optimizers[each.optimizer])
+                if finite:  # after a step that fails nothing moves
+                    finite = self._move(self.optimizers[each.optimizer])
             total = loss.detach() if each.nodes is None else total + loss.detach()
-        return check_finite(self, total, finite, tried, epoch)
+        return check_finite(self.comm, float(total), finite, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
         """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""

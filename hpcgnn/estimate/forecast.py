@@ -1,6 +1,5 @@
 """Conclusions from small copies to a rank of full size, and from the ranks to the job."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,6 @@ from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import Direction, Size
 from hpcgnn.estimate.traffic import HaloCounts, Nodes, Place, Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Trial
-from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
@@ -84,9 +82,7 @@ class Forecast:
         others: {kind: (messages, bytes)} of every rank's other traffic.
         evaluation: {kind: Traffic} of an evaluation.
         metrics: (messages, bytes) of every rank's other traffic in it.
-        uses, halos: streams of an epoch, see Trial and `halo_traffic`.
         counted: whether the bytes of pruned layers are counted from the graph, or derived from the copy.
-        epochs: number of epochs.
         experiment: the trial behind it.
     """
 
@@ -99,11 +95,8 @@ class Forecast:
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
     metrics: tuple[int, int]
-    uses: Mapping[Place, Counter[Use]]
-    halos: Mapping[Place, HaloCounts]
     parameters: int
     counted: bool
-    epochs: int
 
 
 def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast:
@@ -148,11 +141,8 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         others={kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
         evaluation=halo_traffic(trial.evaluation.uses, halos, *wires),
         metrics=trial.evaluation.summed,
-        uses=trial.uses,
-        halos=halos,
         parameters=trial.parameters,
         counted=counted,
-        epochs=trial.epochs,
     )
 
 

@@ -71,10 +71,6 @@ class Nodes:
         """The rows of a round between nodes, of those of a round between ranks."""
         return cap_of_nodes(cap, self.fewest, self.returns, self.narrows)
 
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """(number,): the sums of values (P,) of the ranks of each node."""
-        return np.add.reduceat(values, self.per_node * np.arange(self.number))
-
 
 # Rows of a rank are numbered from 0; those of a node are not.
 _OF_A_RANK = 1 << 32
@@ -268,7 +264,6 @@ def halo_traffic(
     halos: Mapping[Place, HaloCounts],
     row_bytes: int,
     limit: int,
-    per_node: int = 1,
 ) -> dict[str, Traffic]:
     """{kind: Traffic}, of messages between nodes alone where nodes have several ranks.
 
@@ -276,16 +271,14 @@ def halo_traffic(
         uses, halos: uses of streams, and rows of their places.
         row_bytes: of the widest row.
         limit: bytes of the halo buffers.
-        per_node: ranks of a node that send each other messages.
     """
     found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
     for place, used in uses.items():
         halo = halos[place]
         rounds = halo.rounds(halo.nodes.cap(cap))
-        counted = halo if halo.nodes.per_node > 1 else halo.crossing(per_node)
         for use, times in used.items():
             turns = _cut_turns(rounds, use, limit, halo.nodes)
-            rows, messages, back, messages_back = sent_in_lanes(counted, [each for turn in turns for each in turn])
+            rows, messages, back, messages_back = sent_in_lanes(halo, [each for turn in turns for each in turn])
             kind = found.setdefault(use.kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * rows

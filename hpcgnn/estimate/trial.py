@@ -43,8 +43,7 @@ class Trial:
 
     Attributes:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
-        loaded, parameters, epochs: bytes of the graph, number of parameters, and epochs of all stages of a run
-            together.
+        loaded, parameters: bytes of the graph, and number of parameters.
         uses: {Place: {Use: times}} of streams in one epoch.
         sent: {kind: (messages, bytes)} of the ledger.
         summed: (messages, bytes) of sums over ranks.
@@ -68,7 +67,6 @@ class Trial:
     worthwhile: list[float] = field(default_factory=list)
     pruned: int = 0
     parameters: int = 0
-    epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ class Experiment:
         account[0, MAKING] = nothing | {"graph structure and plan": loaded, MADE: making.height}
         found.account, found.evaluation = account, evaluation
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
-        found.loaded, found.epochs = loaded, sum(stage.epochs for stage in trainer.stages)
+        found.loaded = loaded
         views, convs = trainer.views, trainer.model.convs
         rows = views.rows_computed(len(convs)) or [local.num_owned] * len(convs)
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))

@@ -124,11 +124,9 @@ def test_gradients(comm, graph, name, scale):
 
 
 def test_a_gradient_that_is_not_finite_is_not_called_a_loss(comm, graph):
-    """The loss is finite, and so is every output."""
     trainer = trainer_of(comm, graph, "gatv2", 1.0)
     trainer.model.convs[1].bias.register_hook(lambda gradient: gradient * torch.inf)
     with pytest.raises(TrainingError) as caught:
         trainer.step(0)
     text = str(caught.value)
     assert "the gradient is not finite in epoch 1" in text and "expected a finite gradient" in text
-    assert "every layer's output and the loss are finite, the gradient of convs.1.bias is not;" in text
