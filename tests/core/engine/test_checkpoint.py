@@ -11,7 +11,7 @@ from hpcgnn.config import make_config
 from hpcgnn.engine import checkpoint
 from hpcgnn.engine.checkpoint import Checkpoint, check_identity
 from hpcgnn.engine.optim import build_optimizer
-from hpcgnn.errors import AccessError, CheckpointError, TrainingError
+from hpcgnn.errors import AccessError, CheckpointError, RunDirError, TrainingError
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options import ModelConfig
@@ -46,8 +46,6 @@ def test_round_trip(tmp_path, optimizer):
     other, fresh = make(optimizer, seed=1)
     checkpoint.restore(other, found.model)
     checkpoint.restore(fresh, found.optimizer)
-    with pytest.raises(CheckpointError, match="do not fit"):
-        checkpoint.restore(make(hidden=6)[0], found.model)
     for name, tensor in model.state_dict().items():
         assert torch.equal(other.state_dict()[name], tensor) and other.state_dict()[name].dtype == tensor.dtype
         assert torch.equal(found.best[name], best[name])
@@ -129,12 +127,22 @@ def test_any_flipped_byte_of_the_data_is_noticed_and_the_one_before_is_used(tmp_
             assert newest.progress == good.progress
     assert said and "trying the one before" in said[0]
     path.write_bytes(whole[:-500])
-    before = Checkpoint.newest(tmp_path, said.append).path
-    assert before.name == "epoch-000001.h5"
-    before.write_bytes(b"nonsense")
+    assert Checkpoint.newest(tmp_path, said.append).path.name == "epoch-000001.h5"
+
+
+def test_none_and_none_readable(tmp_path):
+    assert Checkpoint.newest(tmp_path, print) is None
+    path = save(tmp_path, 1, *make())
+    path.write_bytes(b"nonsense")
     with pytest.raises(CheckpointError, match="remove them"):
-        Checkpoint.newest(tmp_path, said.append)
-    assert Checkpoint.newest(tmp_path / "absent", print) is None
+        Checkpoint.newest(tmp_path, lambda text: None)
+
+
+def test_tensors_that_do_not_fit(tmp_path):
+    found = Checkpoint(save(tmp_path, 1, *make()))
+    wider, _ = make(hidden=6)
+    with pytest.raises(CheckpointError, match="do not fit"):
+        checkpoint.restore(wider, found.model)
 
 
 def test_identity_names_what_differs():
@@ -142,6 +150,12 @@ def test_identity_names_what_differs():
     check_identity("p", {"seed": 1}, {"seed": 1, "kept": "None"})  # of an older version
     with pytest.raises(CheckpointError, match="seed is 1 there and 2 here"):
         check_identity("p", {"seed": 1}, {"seed": 2})
+
+
+def test_an_unwritable_place_is_said(tmp_path):
+    (tmp_path / "checkpoints").write_text("a file in the way")
+    with pytest.raises(RunDirError, match="cannot write checkpoint"):
+        save(tmp_path, 1, *make())
 
 
 @pytest.mark.parametrize("kind", ["external link", "linked group", "claims"])
