@@ -1,5 +1,5 @@
-"""Rules of edges that are made of whole rows: attention (gatv2, transformer, rgat), and messages (gine, pna). They are
-compared with their formula over an edge list in float64, which torch differentiates.
+"""Attention by scores of whole rows (gatv2, transformer, rgat), compared with its formula over an edge list in float64,
+which torch differentiates.
 
 Dropout of attention is drawn edge by edge from numbers that are made here, as the general rule makes them.
 """
@@ -14,9 +14,8 @@ import torch
 from hpcgnn import kernels as front
 from hpcgnn.kernels import library
 
-KEY, SLOPE, EPSILON = 0x0123_4567_89AB_CDEF, 0.2, 1e-5
+KEY, SLOPE = 0x0123_4567_89AB_CDEF, 0.2
 SCORES = ["sum", "product", "sum of edges", "product of edges", "mixed"]
-RULES = [*SCORES, "messages", "moments"]
 DEPTH, TYPES, BASES = 6, 5, 3  # features of an edge; relations and their bases
 SHAPES = [(1, 40), (4, 64), (8, 8), (3, 5), (2, 1), (5, 7), (2, 19), (9, 16)]  # (H, D)
 pytestmark = pytest.mark.skipif(library.load().reason is not None, reason="only the compiled library has these kernels")
@@ -67,14 +66,6 @@ def blocks(case, pieces):
 
 def returns_of(block, moved):
     return None if moved is None else moved[block["indices"].long()].contiguous()
-
-
-def finished(y, number, width):
-    """The moments that layers see, from the kernels' result."""
-    some = (number > 0)[:, None].to(y.dtype)
-    squares = y[:, 3 * width :] / number.clamp(min=1)[:, None]
-    extremes = torch.where(some > 0, y[:, width : 3 * width], 0)
-    return torch.cat([y[:, :width], extremes, (squares + EPSILON).sqrt() * some], 1)
 
 
 @dataclass
@@ -136,7 +127,7 @@ class Scores:
         flat = None if self.attention is None else self.attention.to(dtype)
         scores, n = self.scores(dtype, flat), len(x)
         y, top, total = torch.zeros_like(gy), x.new_full((n, self.heads), -torch.inf), x.new_zeros(n, self.heads)
-        given = [scores.at(places).given(source) | of_block for of_block, places in blocks(self, pieces)]
+        given = [replace(scores, places=places).given(source) | of_block for of_block, places in blocks(self, pieces)]
         for each in given:
             front.score_forward(x=x, y=y, running_max=top, denominator=total, **each)
         share = torch.empty_like(total)
@@ -150,122 +141,27 @@ class Scores:
         return [y, *(t for t in gradients.values() if t is not None)]
 
 
-class Messages:
-    """Edges by destination, then source, some of them twice; rows of both, and features of the edges.
-
-    coarse: few different numbers, so that many messages are equal.
-    """
-
-    def __init__(self, width, depth, moments, relu, edges=300, n=23, columns=31, coarse=False):
-        self.moments, self.relu = moments, relu
-        random, draw = np.random.default_rng(width), torch.Generator().manual_seed(depth)
-        self.dst, self.src = (torch.from_numpy(each) for each in kernel_oracle.edges(n, columns, edges, random))
-
-        def normal(*shape):
-            made = torch.randn(*shape, generator=draw, dtype=torch.float64).float().double()
-            return made.round() if coarse else made
-
-        self.x, self.edge = normal(columns, width), normal(len(self.dst), depth)
-        self.weight, self.bias = (normal(depth, width), normal(width)) if depth else (None, None)
-        self.gy = normal(n, 4 * width if moments else width)
-        self.places = torch.randperm(len(self.dst), generator=draw)
-
-    def leaves(self, dtype):
-        given = (self.x, self.weight, self.bias)
-        return [None if t is None else t.to(dtype).clone().requires_grad_() for t in given]
-
-    def expected(self):
-        """y, and the gradients of x, weight and bias."""
-        x, weight, bias = leaves = self.leaves(torch.float64)
-        message, n = x[self.src], len(self.gy)
-        if weight is not None:
-            message = message + self.edge[self.places] @ weight + bias
-        message = message.relu() if self.relu else message
-        index = self.dst[:, None].expand_as(message)
-        total = torch.zeros(n, message.shape[1], dtype=torch.float64).index_add(0, self.dst, message)
-        if self.moments:
-            number = torch.bincount(self.dst, minlength=n)[:, None]
-            some, count = number > 0, number.clamp(min=1)
-            mean = total / count
-            square = torch.zeros_like(total).index_add(0, self.dst, (message - mean[self.dst]) ** 2) / count
-            starts = {"amax": -torch.inf, "amin": torch.inf}  # zeros would share the gradient of a largest that is zero
-            ends = [
-                torch.where(some, torch.full_like(total, start).scatter_reduce(0, index, message, name), 0)
-                for name, start in starts.items()
-            ]
-            total = torch.cat([mean, *ends, (square + EPSILON).sqrt() * some], 1)
-        total.backward(self.gy)
-        return [total.detach(), *(t.grad for t in leaves if t is not None)]
-
-    def found(self, dtype, pieces=1, moved=None):
-        """The same by the kernels, over some blocks of columns."""
-        x, weight, bias = (None if t is None else t.detach() for t in self.leaves(dtype))
-        n, width, gy = len(self.gy), x.shape[1], self.gy.to(dtype)
-        how = front.RowMessages(self.moments, self.relu, bias, weight=weight, edge=self.edge.to(dtype))
-        y, number = x.new_zeros(n, how.columns * width), torch.zeros(n, dtype=torch.int64)
-        counts = x.new_zeros(n, 2 * width)
-        if self.moments:
-            y[:, width : 2 * width], y[:, 2 * width : 3 * width] = -torch.inf, torch.inf
-        given = [how.at(places).given(x) | of_block for of_block, places in blocks(self, pieces)]
-        sums = {"counts": counts, "numbers": number} if self.moments else {}
-        for each in given:
-            front.message_forward(y=y, **sums, **each)
-        gradient = gy
-        if self.moments:
-            y = finished(y, number, width)
-            count = number.clamp(min=1)[:, None]
-            mean, top, low, spread = gy.chunk(4, 1)
-            tops, lows = counts.clamp(min=1).chunk(2, 1)
-            apart = torch.where(number[:, None] > 0, spread / (y[:, 3 * width :] * count), 0)
-            gradient = torch.cat([mean / count, top / tops, low / lows, apart], 1)
-        g_x, g_map = torch.zeros_like(x), x.new_zeros((0 if weight is None else len(weight)) + 1, width)
-        made = {"y": y, "gradient": gradient.contiguous(), "g_x": g_x, "g_map": g_map}
-        for each in given:
-            front.message_backward(**made, **each, returns=returns_of(each, moved))
-        return [y, g_x, *((g_map[:-1], g_map[-1]) if weight is not None else ())]
-
-
-def small(rule):
-    """(a case, in how many blocks of columns) of every width."""
-    for heads, width in SHAPES if rule in SCORES else ():
-        yield scores_of(rule, heads, width), 1
-        yield scores_of(rule, heads, width, rate=0.4, seed=1), 3
-    moments = rule == "moments"
-    for width, depth in () if rule in SCORES else ((1, 0), (3, 1), (8, 5), (40, 4), (129, 9)):
-        yield Messages(width, depth, moments, not moments), 1
-        yield Messages(width, depth, moments, depth == 5, coarse=True), 3
-
-
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SCORES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["f64", "f32"])
 def test_every_width(path, threads, rule, dtype):
-    tolerance = 1e-12 if dtype == torch.float64 else 3e-6 if rule in SCORES else 1e-5
+    tolerance = 1e-12 if dtype == torch.float64 else 3e-6
     tolerance *= 2 if rule.endswith("edges") else 1  # the key is rounded as well
-    for case, pieces in small(rule):
-        kernel_oracle.close(case.found(dtype, pieces), case.expected(), tolerance)
+    for heads, width in SHAPES:
+        for case, pieces in (scores_of(rule, heads, width), 1), (scores_of(rule, heads, width, rate=0.4, seed=1), 3):
+            kernel_oracle.close(case.found(dtype, pieces), case.expected(), tolerance)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SCORES)
 def test_a_hub_is_split_and_merged(path, threads, rule):
-    if rule in SCORES:
-        case, pieces, tolerance, large, few = scores_of(rule, 2, 3, edges=40), 1, 1e-11, 20_000, 30
-    else:
-        case = Messages(3, 2, rule == "moments", False, edges=25_000, coarse=True)
-        pieces, tolerance, large, few = 2, 1e-10, 29_000, 1_000
-        case.x += 100  # far from 0 against the spread
+    case, large, few = scores_of(rule, 2, 3, edges=40), 20_000, 30
     case.dst = torch.cat([torch.full((large,), 5), torch.full((few,), 6)])
-    case.src = torch.cat([torch.arange(large) * 29 // large, torch.arange(few) % 29])
-    if rule in SCORES:
-        case.src = case.src.sort()[0]
-    kernel_oracle.close(case.found(torch.float64, pieces), case.expected(), tolerance)
+    case.src = torch.cat([torch.arange(large) * 29 // large, torch.arange(few) % 29]).sort()[0]
+    kernel_oracle.close(case.found(torch.float64), case.expected(), 1e-11)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SCORES)
 def test_bits_do_not_depend_on_threads(set_threads, rule):
-    if rule in SCORES:
-        case = scores_of(rule, 4, 12, edges=60_000, num_dst=900, num_src=700, rate=0.3)
-    else:
-        case = Messages(12, 6, rule == "moments", True, edges=60_000, n=900, columns=700)
+    case = scores_of(rule, 4, 12, edges=60_000, num_dst=900, num_src=700, rate=0.3)
     seen = []
     for threads in (1, 2, 3, 7, 64):
         set_threads(threads)
@@ -274,9 +170,9 @@ def test_bits_do_not_depend_on_threads(set_threads, rule):
         assert all(torch.equal(one, two) for one, two in zip(seen[0], other, strict=True))
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SCORES)
 def test_returns_go_where_they_are_told(threads, rule):
-    case = scores_of(rule, 2, 5) if rule in SCORES else Messages(5, 3, rule == "moments", True)
+    case = scores_of(rule, 2, 5)
     moved = torch.randperm(31, generator=torch.Generator().manual_seed(1)).int()
     usual, told = (case.found(torch.float32, moved=each) for each in (None, moved))
     assert torch.equal(told[1][moved.long()], usual[1]) and torch.equal(told[2], usual[2])
