@@ -49,6 +49,7 @@ PARTS = {
     "parameters, gradients, optimizer": "gradients",
     "halo buffers": "halo_buffers",
     "shared memory of MPI": "libraries",
+    "program code, loaded since": "libraries",
     SUMS: "gradients",
 }
 #: layers(worthwhile, prunable) -> {Place: HaloCounts} of layers that compute some rows only.

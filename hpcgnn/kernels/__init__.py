@@ -31,6 +31,7 @@ from .kernel import FLOATS as FLOATS
 from .kernel import accumulation_dtype as accumulation_dtype
 from .library import describe as describe
 from .library import watched as watched
+from .matching import match as match
 from .projection import Elu as Elu
 from .projection import multiply as multiply
 from .projection import one_pass as one_pass

@@ -1,9 +1,9 @@
 """The expected memory of a rank, item by item, to compare with the kernel's measurement.
 
 Lasting memory is counted, not estimated. The count covers every tensor reachable from the trainer, each storage once,
-and the MPI library's shared memory as the kernel counts it. Memory of a step (activations kept for the backward pass,
-workspace) is the amount in use in the arena. The arena keeps its other memory for later phases. That rest stays
-resident and has a line of its own, since it is neither activations nor workspace.
+and what the kernel counts of the MPI library's shared memory and of program code. Memory of a step (activations kept
+for the backward pass, workspace) is the amount in use in the arena. The arena keeps its other memory for later phases.
+That rest stays resident and has a line of its own, since it is neither activations nor workspace.
 
 Tensors of torch's own operations outside the arena are counted as they are made. For freed tensors that were on the
 heap, the allocator keeps some memory for the next ones. No item is fitted to a measurement. The difference from the
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
+CODE = "program code, loaded since"
 SHARED = "what the ranks of a node share"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
@@ -33,7 +34,7 @@ FREE_HEAP = "heap, resident but not in use then"
 
 
 def make_account(
-    trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0
+    trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0, code_bytes: int = 0
 ) -> dict[str, dict[str, int]]:
     """Return {phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
@@ -41,7 +42,7 @@ def make_account(
         trainer: the trainer.
         local: the rank's share of the graph.
         profile: the measurement of the same phases.
-        mpi_bytes: growth of MPI's shared memory, in bytes.
+        mpi_bytes, code_bytes: growth of MPI's shared memory, and of program code, in bytes.
     """
     lasting: dict[str, int] = {}
     seen: set[Any] = set()
@@ -59,7 +60,7 @@ def make_account(
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
-    lasting[MPI] = mpi_bytes
+    lasting |= {MPI: mpi_bytes, CODE: code_bytes}
     if views.in_place is not None:
         lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
     lasting[MODEL] += sum(each.later_bytes() for each in trainer.plugins)

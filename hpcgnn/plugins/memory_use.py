@@ -81,11 +81,11 @@ class MemoryUse(Plugin):
             "memory_profile": None,
         }
         if self._profile is not None and known:
-            mpi = max(0, shared_bytes() - self._shared - windows)
+            mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
                 "phase_peak_bytes": self._profile.marks,
-                "account_bytes": make_account(trainer, trainer.local, self._profile, mpi),
+                "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code),
             }
 
     def record(self) -> dict[str, Any]:

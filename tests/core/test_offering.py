@@ -18,7 +18,8 @@ assert not {"torch", "numpy", "mpi4py"} & set(sys.modules), sorted(sys.modules)
 hpcgnn.read_run
 assert "partition_tools.interface" not in sys.modules
 partition_tools.save_graph
-assert not {"torch", "mpi4py", "pandas", "polars"} & set(sys.modules), sorted(sys.modules)
+import partition_tools.cli.main
+assert not {"torch", "mpi4py", "pandas", "polars", "pymetis"} & set(sys.modules), sorted(sys.modules)
 import threading
 assert threading.active_count() == 1
 """

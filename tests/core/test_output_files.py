@@ -58,18 +58,29 @@ def test_an_input_by_any_of_its_names(there, force):
     assert "is the input " in refusal("hard.csv", files_below(there, (".h5",)), force)
 
 
-def test_what_is_no_plain_file(there):
+def test_where_nothing_can_be_written(there):
     os.mkfifo("pipe")
     os.mkdir("folder")
-    os.symlink("folder", "to-folder")
-    os.symlink("/dev/null", "to-null")
-    os.symlink("circle", "circle")
+    for name, target in (("to-folder", "folder"), ("to-null", "/dev/null"), ("circle", "circle"), ("away", "absent/x")):
+        os.symlink(target, name)
+    (there / "file").write_text("")
+    os.chmod("file", 0o444)
+    kinds = {"pipe": "a pipe", "folder": "a directory", "to-folder": "a directory", "socket": "a socket"}
+    kinds |= {"/dev/null": "a device", "to-null": "a device"}
+    wanted = {name: f"-o {name} is {kind}; expected a plain file or a new name" for name, kind in kinds.items()} | {
+        "absent/p.h5": "cannot write -o absent/p.h5: there is no directory absent; make it first",
+        "file": "-o file is write-protected; allow the change with chmod u+w, or choose another name",
+    }
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("socket")
-        kinds = {"pipe": "a pipe", "folder": "a directory", "to-folder": "a directory", "socket": "a socket"}
-        for name, kind in (kinds | {"/dev/null": "a device", "to-null": "a device"}).items():
-            assert f"-o {name} is {kind}; expected a plain file or a new name" == refusal(name)
-    assert "symbolic links; choose another name" in refusal("circle")
+        assert {name: refusal(name) for name in wanted} == wanted
+    for name, words in {
+        "circle": "symbolic links; choose another name",
+        "file/p.h5": "there is no directory file",
+        "n" * 300: "cannot write",
+        "away": "there is no directory",
+    }.items():
+        assert words in refusal(name)
     with pytest.raises(OSError, match="no plain file"), replaced_by("/dev/null"):
         pass
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
@@ -77,24 +88,9 @@ def test_what_is_no_plain_file(there):
 
 def test_names_of_one_command_differ(there):
     os.symlink("one.json", "two.json")
-    with pytest.raises(ConfigError, match="--plot ./one.json is also named by --json"):
-        check_outputs({"--json": "one.json", "--plot": "./one.json"})
-    with pytest.raises(ConfigError, match="--plot two.json is also named by --json"):
-        check_outputs({"--json": "one.json", "--plot": "two.json"})
-
-
-def test_folders(there):
-    (there / "file").write_text("")
-    assert refusal("absent/p.h5") == "cannot write -o absent/p.h5: there is no directory absent; make it first"
-    assert "there is no directory file" in refusal("file/p.h5")
-    assert "cannot write" in refusal("n" * 300)
-
-
-def test_a_write_protected_file_is_replaced_by_no_force(there):
-    (there / "old.csv").write_text("")
-    os.chmod("old.csv", 0o444)
-    wanted = "-o old.csv is write-protected; allow the change with chmod u+w, or choose another name"
-    assert refusal("old.csv") == wanted
+    for name in ("./one.json", "two.json"):
+        with pytest.raises(ConfigError, match=f"--plot {name} is also named by --json"):
+            check_outputs({"--json": "one.json", "--plot": name})
 
 
 def test_a_link_stays_a_link(there):
@@ -109,12 +105,6 @@ def test_a_link_stays_a_link(there):
             with open(temporary, "w") as file:
                 file.write("written")
         assert os.path.islink(name) and (there / "disk" / name).read_text() == "written"
-    assert "there is no directory" in refusal_of_link("absent/new.csv")
-
-
-def refusal_of_link(target):
-    os.symlink(target, "leads-away")
-    return refusal("leads-away")
 
 
 @pytest.fixture(scope="module")
@@ -153,28 +143,24 @@ def test_all_that_a_run_leaves_is_known_as_its_own(run, monkeypatch):
     (run / "link").unlink()
 
 
-# (the command, the option that names its output, what it reads)
+CHECKPOINT = "r/checkpoints/epoch-000002.h5"
+# (the command, the option that names its output, a name that it accepts, what it reads)
 COMMANDS = {
-    "predict": (("predict", "r", "--nodes", "nodes.txt"), "-o", ("g.h5", "nodes.txt", "r/checkpoints/epoch-000002.h5")),
-    "export": (("export", "r"), "-o", ("g.h5", "r/checkpoints/epoch-000002.h5")),
-    "json": (("estimate", "--config", "c.toml", "--ranks", "2"), "--json", ("g.h5", "c.toml")),
-}
-# A name that the command accepts for its output.
-SUFFIXES = {
-    "predict": ".h5",
-    "export": ".safetensors",
+    "predict": ("predict r --nodes nodes.txt", "-o", "clash.h5", ("g.h5", "nodes.txt", CHECKPOINT)),
+    "export": ("export r", "-o", "clash.safetensors", ("g.h5", CHECKPOINT)),
+    "json": ("estimate --config c.toml --ranks 2", "--json", "clash.json", ("g.h5", "c.toml")),
 }
 
 
 @pytest.mark.parametrize("case", COMMANDS)
 def test_a_command_does_not_replace_what_it_reads(run, command, case):
-    words, option, inputs = COMMANDS[case]
-    clash = run / f"clash{SUFFIXES.get(case, '.json')}"
-    for number, name in enumerate(inputs):
-        (os.symlink if number else os.link)(run / name, clash)
+    words, option, name, inputs = COMMANDS[case]
+    clash = run / name
+    for number, each in enumerate(inputs):
+        (os.symlink if number else os.link)(run / each, clash)
         before = contents(run)
         try:
-            done = command(*words, option, clash.name, "--force", cwd=run)
+            done = command(*words.split(), option, name, "--force", cwd=run)
             assert done.code == 2 and len(done.errors) == 1, done.err
             assert "is the input" in done.err or "is a file of the run" in done.err, done.err
             assert contents(run) == before

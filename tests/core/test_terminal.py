@@ -16,23 +16,15 @@ from .engine.test_result_table import RESULT
 from .launching import LIMIT_SECONDS, command_and_environment
 
 
-def stream(encoding, errors="strict"):
-    return io.TextIOWrapper(io.BytesIO(), encoding, errors)
-
-
-def written(text):
-    return text.buffer.getvalue()
-
-
 @pytest.mark.parametrize("prepared", [True, False])
 def test_what_an_encoding_lacks_is_replaced(monkeypatch, prepared):
     for encoding, sign in (("latin-1", b"\xd7"), ("ascii", b"?")):
-        out = stream(encoding)
+        out = io.TextIOWrapper(io.BytesIO(), encoding)
         monkeypatch.setattr(sys, "stdout", out)
         if prepared:
             prepare_streams()
         tell("a×b –\udce9")
-        assert written(out) == b"a%sb ??\n" % sign
+        assert out.buffer.getvalue() == b"a%sb ??\n" % sign
 
 
 def test_a_full_disk(capsys):
@@ -48,7 +40,7 @@ def test_nothing_to_print_to(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     tell("text")
     prepare_streams()
-    closed = stream("utf-8")
+    closed = io.TextIOWrapper(io.BytesIO())
     closed.close()
     tell("text", closed)
 

@@ -66,7 +66,7 @@ def test_what_they_left(cluster):
     with open(trial / "sweep" / "report" / "study.csv") as file:
         table = {row["label"]: row for row in csv.DictReader(file)}
     assert table.keys() == {"lr-0.01", "lr-0.03"}
-    provenance, _ = sorted((trial / "first" / "jobs").iterdir())  # of the training, and of the evaluation
+    provenance, _, _ = sorted((trial / "first" / "jobs").iterdir())  # of training, evaluation, predictions
     assert {path.name for path in provenance.iterdir()} == {
         *("script", "site", "job.txt", "hosts.txt", "versions.txt", "environment.txt")
     }

@@ -1,5 +1,6 @@
 """Small odd graphs, and a graph file seen through plain Python: the oracle shares no code with the tested program."""
 
+import gzip
 import tempfile
 from collections import Counter
 from dataclasses import dataclass
@@ -38,6 +39,13 @@ def sorted_list(src, dst, n, weight=None, kind=None):
     return imported_edges(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(), (), plenty())[0]
 
 
+def write_csv(path, rows):
+    """A table as the downloads of OGB's data sets have it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.writelines(",".join(map(str, row)) + "\n" for row in rows)
+
+
 def odd_graph(n=60, edges=240, seed=0, symmetric=False):
     """src, dst int64 (E,) with self loops, parallel edges, an isolated last node and a hub."""
     random = np.random.default_rng(seed)
@@ -61,6 +69,11 @@ def node_data(n, classes=4, width=5, seed=1):
     labels = random.integers(0, classes, n)
     labels[0] = classes - 1
     return random.standard_normal((n, width)).astype(np.float32), labels, masks
+
+
+def split_codes(masks):
+    """The splits as a graph file has them."""
+    return sum(masks[name] * code for code, name in enumerate(("train", "val", "test"), 1))
 
 
 def save_npz(path, src, dst, n, layout="edge_index", **changes):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+from partition_helpers import edge_list, node_data, odd_graph, save_npz, split_codes, view
 
 import partition_tools
 from hpcgnn.errors import ConfigError, FormatError, GraphError
@@ -19,10 +19,6 @@ N = 60
 def uuid(path):
     with GraphFile(path) as file:
         return file.meta.uuid
-
-
-def codes(masks):
-    return sum(masks[name] * code for code, name in enumerate(("train", "val", "test"), 1))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +121,7 @@ def test_scipy(cli, tmp_path, layout):
     there = entries.data != 0  # bsr and dia store zeros
     expected = edge_list(entries.row[there], entries.col[there], entries.data[there])
     assert [edge for edge in seen.edges if edge[3]] == expected
-    np.testing.assert_array_equal(seen.split, codes(masks))
+    np.testing.assert_array_equal(seen.split, split_codes(masks))
     if layout not in ("lil", "dok"):
         scipy.sparse.save_npz(tmp_path / "a.npz", matrix)
         assert cli("import", tmp_path / "a.npz", "-o", tmp_path / "file.h5")[0] == 0

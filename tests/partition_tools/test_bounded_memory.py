@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from partition_helpers import node_data, odd_graph, save_npz
 
-from hpcgnn.errors import FormatError
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.readers.arrays.named_arrays import ArrayOptions
 from partition_tools.readers.formats import SOURCES
@@ -50,19 +49,6 @@ def both_ways(path, folder, memory=TINY, **options):
     assert_same_file(folder / "plenty.h5", folder / "little.h5")
     assert not list(folder.glob(".*.work"))
     return one
-
-
-def scratch(folder, memory=TINY):
-    return Scratch(folder / "work", memory)
-
-
-@pytest.mark.parametrize("layout, save", [("edge_index", np.savez), ("src_dst", np.savez_compressed)])
-def test_npz(tmp_path, monkeypatch, layout, save):
-    monkeypatch.setattr(np, "savez", save)
-    (src, dst), random = odd_graph(), np.random.default_rng(5)
-    attributes = {"edge_weight": random.random(len(src)), "edge_type": random.integers(0, 3, len(src))}
-    save_npz(tmp_path / "g.npz", src, dst, N, layout, **attributes)
-    both_ways(tmp_path / "g.npz", tmp_path)
 
 
 def test_a_folder_of_npy_files(cli, tmp_path):
@@ -114,16 +100,6 @@ def test_ids_that_only_the_whole_column_explains(tmp_path, words):
     assert both_ways(tmp_path / "e.txt", tmp_path, LITTLE, tables=TableOptions(relabel=True)).num_nodes == 3
 
 
-@pytest.mark.parametrize("memory", [TINY, 1 << 30])
-def test_a_flaw_far_below_in_a_list(tmp_path, memory):
-    write_edges(tmp_path / "e.txt", odd_graph(edges=2000))
-    with open(tmp_path / "e.txt", "a") as file:
-        file.write("7\tpear\n" + "1\t2\n" * 1000)
-    with pytest.raises(FormatError, match=r"ids that are not integers \(pear\); --relabel numbers"):
-        import_graph(tmp_path / "e.txt", tmp_path / "g.h5", resources=Resources(memory=memory))
-    assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
-
-
 @pytest.mark.parametrize(
     "size, name, end", [(1, "t.txt", ""), (5, "t.txt.gz", "\n"), (7, "t.txt", "\n"), (1000, "t.txt.gz", "")]
 )
@@ -148,7 +124,7 @@ def test_little_memory_is_enough(tmp_path, relabel, spread):
     np.savez_compressed(tmp_path / "g.npz", src=src, dst=dst, num_nodes=2000)
     sources = [("edgelist", "e.txt", TableOptions(relabel=relabel)), ("npz", "g.npz", ArrayOptions())]
     for source, name, options in sources[: 1 if relabel else 2]:
-        work = scratch(tmp_path, 1 << 19)
+        work = Scratch(tmp_path / "work", 1 << 19)
         tracemalloc.start()
         raw = SOURCES[source].read(tmp_path / name, options, work)
         peak = tracemalloc.get_traced_memory()[1]

@@ -10,7 +10,6 @@ from test_bounded_memory import TINY, both_ways
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical import edge_features
 from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.cli.import_graph import import_graph
 from partition_tools.graph.loading import load_graph
 from partition_tools.graph.raw import RawGraph
 from partition_tools.graph.writing import write_with_bar
@@ -75,15 +74,6 @@ def test_sources(cli, imports, tmp_path, monkeypatch, form):
     assert seen.meta.num_edge_features == len(columns) and not seen.meta.weighted
     assert cli("verify", tmp_path / "g.h5")[0] == 0
     assert "edge features" in cli("inspect", tmp_path / "g.h5")[1]
-
-
-def test_a_symmetric_pattern_may_have_a_row_for_each_direction(tmp_path):
-    src, dst = odd_graph(symmetric=True)
-    rows = np.arange(2.0 * len(src)).reshape(-1, 2)
-    import_graph(save_npz(tmp_path / "g.npz", src, dst, N, edge_attr=rows), tmp_path / "g.h5")
-    with GraphFile(tmp_path / "g.h5") as file:
-        assert file.meta.undirected
-    assert edges_of(tmp_path / "g.h5") == listed(dst, src, rows)
 
 
 @pytest.mark.parametrize("options", [{}, {"undirected": True}, {"drop_duplicates": True}, {"self_loops": "remove"}])

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import count_types
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.canonical.imported_edges import imported_edges
@@ -125,13 +124,6 @@ def test_parallel_edges_are_merged_with_one_rounding(tmp_path, featured):
     found = sorted_edges(Scratch(tmp_path / "w", 1 << 20), 2, src, 1 - src, None, weight, featured, undirected=True)
     one, other = found[0].weight
     assert one == other and abs(one - math.fsum(weight.tolist()) / 71) < 1e-6 * np.abs(weight).max()
-
-
-def test_an_end_outside_the_nodes_is_named_by_its_place_in_the_input(tmp_path):
-    src, dst = np.arange(40) % 5, np.arange(40) % 5
-    dst[33] = 7
-    with pytest.raises(GraphError, match="edge 33 has destination 7"):
-        sorted_edges(Scratch(tmp_path / "work", 1 << 20), 5, src, dst, None, None)
 
 
 def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):

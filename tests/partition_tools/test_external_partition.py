@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 from partition_helpers import drawn, graph_data
+from test_kaminpar import star
 
-from hpcgnn.graphfile.schema import Edges
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.raw import RawGraph
 from partition_tools.out_of_core import sorting
@@ -114,7 +114,5 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
 
 def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    indptr = np.concatenate([[0], 200 + np.arange(201)])
-    star = Edges(indptr, np.concatenate([np.arange(1, 201), np.zeros(200, int)]).astype(np.int32))
-    found = dissected(asked(star, 16), kaminpar.split, scratch_of(tmp_path, 100), kaminpar._cut)
+    found = dissected(asked(star(200, 0), 16), kaminpar.split, scratch_of(tmp_path, 100), kaminpar._cut)
     check_clusters(*found, 201, 16)

@@ -25,6 +25,9 @@ def sparse(pointers, columns):
 
 
 SRC, DST = odd_graph()
+FIRST, OTHER = np.argmax(MASKS["train"]), np.argmin(MASKS["train"])
+ANY, STANDARDIZE, TARGETS = {"num_classes": None}, "features.standardize=true", "labels.task=regression"
+CLASSES, SEVERAL = "labels.task=classification", "labels.task=multilabel"
 
 BAD_ARRAYS = {
     "edge beyond the nodes": ({"edge_index": np.stack([put(SRC, 7, N), DST])}, "edge 7 has source 60"),
@@ -69,6 +72,27 @@ BAD_ARRAYS = {
     "too large for fp16": ({"x": put(FEATURES, (4, 2), 1e5)}, "fp16", "features.dtype=fp16"),
     "no number for int8": ({"x": put(np.zeros((N, 3)), (4, 2), np.inf)}, "node 4", "features.dtype=int8"),
     "too few classes": ({}, "classes 0..2", "labels.classes=3"),
+    "no training nodes": ({"train_mask": np.zeros(N, bool)}, "expected training nodes", STANDARDIZE),
+    "rows and columns": ({}, "undo each other", STANDARDIZE, "features.row_normalize=true"),
+    "no zeros": (sparse([0] + [1] * N, [8]), "sparse features would have no zeros", STANDARDIZE),
+    "nan in training": (
+        {"x": put(FEATURES, (FIRST, 2), np.nan)},
+        f"node {FIRST} has a feature that is NaN",
+        STANDARDIZE,
+    ),
+    "infinite elsewhere": (
+        {"x": put(FEATURES, (OTHER, 1), np.inf)},
+        f"node {OTHER} has a feature that is NaN or infinite",
+        STANDARDIZE,
+    ),
+    "real numbers": ({"y": FEATURES[:, 0], **ANY}, "--set labels.task=regression"),
+    "rows of real numbers": ({"y": FEATURES, **ANY}, "--set labels.task=regression"),
+    "targets, classes": ({"y": np.ones(N), **ANY}, "has no classes, got labels.classes=3", TARGETS, "labels.classes=3"),
+    "infinite target": ({"y": put(np.ones(N), 7, np.inf), **ANY}, "node 7 has an infinite target", TARGETS),
+    "words as targets": ({"y": np.array(["a"] * N), **ANY}, "expected numbers, and the labels are", TARGETS),
+    "no column": ({"y": np.ones((N, 0)), **ANY}, "expected one target", TARGETS),
+    "one column": ({}, SEVERAL + ": expected several columns", SEVERAL),
+    "two columns": ({"y": np.zeros((N, 2), int)}, CLASSES + ": expected one column", CLASSES),
 }
 
 

@@ -8,8 +8,7 @@ import pytest
 import scipy.io
 import scipy.sparse
 import torch
-from ogb_layouts import write_csv
-from partition_helpers import edge_list, node_data, odd_graph, save_npz, view
+from partition_helpers import edge_list, node_data, odd_graph, save_npz, split_codes, view, write_csv
 from test_links import held
 
 from hpcgnn.errors import FormatError, GraphError
@@ -24,18 +23,6 @@ from partition_tools.readers.tables.tables import TableOptions
 N = 60
 
 
-def split_codes(masks):
-    return sum(mask * code for mask, code in zip((masks["train"], masks["val"], masks["test"]), (1, 2, 3)))
-
-
-def check_nodes(seen):
-    expected, labels, masks = node_data(N)
-    np.testing.assert_array_equal(seen.features, expected)
-    np.testing.assert_array_equal(seen.labels, labels)
-    np.testing.assert_array_equal(seen.split, split_codes(masks))
-    assert seen.meta.num_classes == 4
-
-
 @pytest.mark.parametrize("layout", ["edge_index", "src_dst"])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_npz(imports, tmp_path, layout, symmetric):
@@ -47,7 +34,11 @@ def test_npz(imports, tmp_path, layout, symmetric):
     assert seen.out == (None if symmetric else seen.edges)
     assert seen.meta.undirected == symmetric and seen.meta.source == "g"
     assert seen.meta.num_self_loops == np.count_nonzero(src == dst) > 0
-    check_nodes(seen)
+    features, labels, masks = node_data(N)
+    np.testing.assert_array_equal(seen.features, features)
+    np.testing.assert_array_equal(seen.labels, labels)
+    np.testing.assert_array_equal(seen.split, split_codes(masks))
+    assert seen.meta.num_classes == 4
     with GraphFile(tmp_path / "g.h5") as file:
         assert file.read("topology/indices").dtype == np.int32
         np.testing.assert_array_equal(file.read("clusters/offsets"), [0, N])
@@ -151,6 +142,24 @@ def test_matrix_market(tmp_path, field, symmetry):
     assert seen.meta.undirected == (symmetry == "symmetric")
 
 
+METIS = {
+    "11": ("3 2 11 2", ["1 1 2 5", "1 1 1 5 3 7", "9 9 2 7"]),
+    "1": ("3 2 1", ["2 5", "1 5 3 7", "2 7"]),
+    "100": ("3 2 100", ["4 2", "4 1 3", "4 2"]),
+    "": ("3 2", ["2", "1 3", "2"]),
+}
+
+
+@pytest.mark.parametrize("fmt", METIS)
+def test_metis(imports, tmp_path, fmt):
+    head, lines = METIS[fmt]
+    (tmp_path / "g.graph").write_text("\n".join(["% made by hand", head, lines[0], "% and more", *lines[1:]]) + "\n")
+    seen = imports(tmp_path / "g.graph")
+    assert seen.meta.undirected
+    assert seen.edges == edge_list([0, 1, 1, 2], [1, 0, 2, 1], [5, 5, 7, 7] if fmt in ("1", "11") else None)
+    assert ("weights of nodes are not read" in seen.said) == (fmt in ("11", "100"))
+
+
 def ogb_folder(path, labels, binary):
     """The raw files of a small data set in OGB's text or binary layout."""
     src, dst = odd_graph()
@@ -231,9 +240,11 @@ def test_random_split(tmp_path):
     np.testing.assert_array_equal(replaced.split, drawn.split)
 
 
-def test_a_random_split_is_of_the_labelled_nodes(tmp_path):
-    labels = node_data(N)[1].astype(np.int64)
-    labels[::4] = -1
-    save_npz(tmp_path / "a.npz", *odd_graph(), N, y=labels, train_mask=None, val_mask=None, test_mask=None)
-    data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=ImportOptions(fractions=(0.6, 0.2, 0.2)))
+@pytest.mark.parametrize("task, missing", [("classification", -1), ("regression", np.nan)])
+def test_a_random_split_is_of_the_labelled_nodes(tmp_path, task, missing):
+    labels = node_data(N)[1].astype(float)
+    labels[::4] = missing
+    save_npz(tmp_path / "a.npz", *odd_graph(), N, y=labels, num_classes=None)
+    options = ImportOptions(fractions=(0.6, 0.2, 0.2), resplit=True, task=task)
+    data = import_graph(tmp_path / "a.npz", tmp_path / "a.h5", options=options)
     assert np.bincount(data.split).tolist() == [15, 27, 9, 9] and not data.split[::4].any()

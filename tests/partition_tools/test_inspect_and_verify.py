@@ -65,20 +65,14 @@ def failed(cli, path):
     return {check["name"]: check["detail"] for check in json.loads(out)["checks"] if check["ok"] is False}
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    ["nodes/features", "topology/indices", "nodes/labels", "clusters/offsets", "partitionings/metis/4", "edges/weight"],
-)
-def test_one_flipped_byte(cli, copy, dataset):
+def test_one_flipped_byte(cli, copy):
     path = copy()
     with h5py.File(path) as file:
-        chunk = file[dataset].id.get_chunk_info(0)
-    with open(path, "r+b") as file:
-        file.seek(chunk.byte_offset + chunk.size // 2)
-        byte = file.read(1)[0]
-        file.seek(-1, 1)
-        file.write(bytes([byte ^ 1]))
-    assert "corrupted" in failed(cli, path)[dataset]
+        place = file["nodes/features"].id.get_chunk_info(0).byte_offset
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    assert "corrupted" in failed(cli, path)["nodes/features"]
 
 
 @contextlib.contextmanager
@@ -159,21 +153,6 @@ def test_figures_and_names_that_are_wrong(cli, copy, what, count):
     assert set(found) == {"map metis/4", "self loops", "numbers and names of types"}
     assert found["numbers and names of types"] == f"{count} {what} but 2 names of them"
     assert json.loads(cli("inspect", path, "--json")[1])["node_types"] == dict.fromkeys("0123", N // 4)
-
-
-def test_files_that_cannot_be_opened(fails, files, tmp_path):
-    assert "no graph file" in fails("verify", tmp_path / "none.h5")
-    (tmp_path / "text.h5").write_text("no HDF5")
-    assert "not a readable HDF5" in fails("verify", tmp_path / "text.h5")
-    (tmp_path / "cut.h5").write_bytes((files / "directed.h5").read_bytes()[:9000])
-    assert "not a readable HDF5" in fails("inspect", tmp_path / "cut.h5")
-    with h5py.File(tmp_path / "foreign.h5", "w") as file:
-        file["x"] = 1
-    assert "not a graph of ours" in fails("verify", tmp_path / "foreign.h5")
-    shutil.copy(files / "directed.h5", tmp_path / "new.h5")
-    with opened(tmp_path / "new.h5") as file:
-        file.attrs["format_version"] = 99
-    assert "format version 99" in fails("inspect", tmp_path / "new.h5")
 
 
 @pytest.mark.parametrize("name", ["undirected", "directed"])

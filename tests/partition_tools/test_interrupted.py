@@ -14,6 +14,7 @@ import pytest
 from partition_helpers import odd_graph, save_npz, view
 
 from partition_tools import __main__
+from partition_tools.cli import main as command_line
 from partition_tools.cli.main import main
 from partition_tools.workspace.claim import claimed
 
@@ -96,3 +97,16 @@ def test_interrupted_while_writing(folder, number, name):
 def test_a_target_that_another_command_writes(folder, fails, name):
     with claimed(target(folder, name)):
         assert "being written by another process" in fails(*words(folder, name))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_interrupt_and_faults(monkeypatch, capsys, error):
+    def run(arguments, reporter):
+        raise error
+
+    monkeypatch.setattr(command_line.inspect_graph, "run", run)
+    if error is KeyboardInterrupt:
+        assert main(["inspect", "x"]) == 130 and "interrupted" in capsys.readouterr().err
+    else:  # of ours: with its traceback
+        with pytest.raises(error):
+            main(["inspect", "x"])

@@ -25,18 +25,6 @@ def words(tmp_path):
     return make
 
 
-@pytest.fixture
-def table(tmp_path):
-    """table(lines, option, ...) -> the words of an import of an edge list with this table of labels."""
-    np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
-
-    def make(lines, *options):
-        (tmp_path / "y.csv").write_text("\n".join(map(str, lines)) + "\n")
-        return tmp_path / "e.csv", "--labels", tmp_path / "y.csv", *options
-
-    return make
-
-
 @pytest.mark.parametrize("labels, members", [(LABELS * 1_000_000, 4), (LABELS + 1990, 4), (np.arange(N) * 3, N)])
 def test_numbers_that_are_no_classes(cli, fails, tmp_path, words, labels, members):
     error = fails(*words(y=labels))
@@ -47,12 +35,6 @@ def test_numbers_that_are_no_classes(cli, fails, tmp_path, words, labels, member
     seen = view(tmp_path / "g.h5")
     np.testing.assert_array_equal(seen.labels, labels)
     assert seen.meta.num_classes == labels.max() + 1
-
-
-def test_real_numbers_are_no_classes(fails, words):
-    values = np.random.default_rng(0).random((N, 3))
-    assert "--set labels.task=regression" in fails(*words(y=values[:, 0]))
-    assert "--set labels.task=regression" in fails(*words(y=values))
 
 
 def test_a_nan_beside_labels(cli, fails, tmp_path, words):
@@ -93,11 +75,14 @@ def test_words_in_an_archive(cli, fails, tmp_path, words):
     assert "--set arrays.ignore=class_names" in fails(*words(y=WORDS, class_names=np.array(list("abcd"))))
 
 
-def test_several_columns_keep_their_names(cli, imports, tmp_path, table):
-    """Of 0/1 labels and of targets."""
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_several_columns_keep_their_names(cli, imports, tmp_path, task):
+    """Of 0/1 labels, which are seen to be such, and of targets."""
+    np.savetxt(tmp_path / "e.csv", np.stack([SRC, DST], 1), "%d", ",")
     rows = [f"{node},{node % 2},{node % 3 // 2}" for node in range(N)]
-    for options, task in (((), "multilabel"), (("--set", "labels.task=regression"), "regression")):
-        meta = imports(*table(["id,sports,arts", *rows], *options)).meta
-        assert (meta.task, meta.num_classes, meta.type_names.get("classes")) == (task, 2, ["sports", "arts"])
-        assert cli("verify", tmp_path / "g.h5")[0] == 0
-        assert "sports" in cli("inspect", tmp_path / "g.h5")[1]
+    (tmp_path / "y.csv").write_text("\n".join(["id,sports,arts", *rows]) + "\n")
+    options = ("--set", "labels.task=regression") if task == "regression" else ()
+    meta = imports(tmp_path / "e.csv", "--labels", tmp_path / "y.csv", *options).meta
+    assert (meta.task, meta.num_classes, meta.type_names.get("classes")) == (task, 2, ["sports", "arts"])
+    assert cli("verify", tmp_path / "g.h5")[0] == 0
+    assert "sports" in cli("inspect", tmp_path / "g.h5")[1]

@@ -6,12 +6,11 @@ import shutil
 import h5py
 import numpy as np
 import pytest
-from partition_helpers import odd_graph, sorted_list
+from partition_helpers import odd_graph
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import summary
 from hpcgnn.graphfile.storage import GraphFile, check_structure
-from partition_tools.canonical.links import canonical_links, link_counts
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.cli.verification import verification
 from partition_tools.interface.arrays import save_graph
@@ -95,22 +94,6 @@ def test_a_file_keeps_what_is_given(cli, files, kind):
         assert among >= 3 and info[split]["among_edges"] == among
         assert (info[split]["pairs"], info[split]["negatives"], info[split]["of"]) == (pairs, negatives, kind)
     assert f"of {kind}" in cli("inspect", path)[1]
-
-
-def test_pairs_among_edges_are_counted():
-    """Against sets, in both orders of the nodes."""
-    src, dst = odd_graph(N, 500)
-    pairs = np.random.default_rng(0).integers(0, N, (400, 2))
-    links = canonical_links({"val": {"edge": pairs}}, N)
-    there = set(zip(src.tolist(), dst.tolist()))
-    pairs = [tuple(pair) for pair in pairs.tolist()]
-    among = [pair in there for pair in pairs]
-    turned = [pair[::-1] in there and pair not in there for pair in pairs]
-    place = np.random.default_rng(1).permutation(N)
-    for ends, where in (((src, dst), None), ((place[src], place[dst]), place)):
-        counts = link_counts(links, sorted_list(*ends, N), where)["val"]
-        assert 0 < sum(among) < 400 and counts["among_edges"] == sum(among)
-        assert counts["reverses_among_edges"] == sum(turned) > 0
 
 
 HELD = np.array([[1, 2], [3, 4], [5, 6]])

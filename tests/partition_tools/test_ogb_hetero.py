@@ -4,8 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
-from ogb_layouts import write_csv as write
 from partition_helpers import edge_list
+from partition_helpers import write_csv as write
 
 # Not in alphabetical order, so that an order other than the file's is noticed.
 COUNTS = {"paper": 12, "author": 9, "field": 4}

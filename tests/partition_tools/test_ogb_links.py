@@ -5,9 +5,8 @@ import os
 import numpy as np
 import pytest
 import torch
-from ogb_layouts import N, write_csv
-from partition_helpers import node_data, odd_graph, save_npz
-from test_links import assert_same, expected, held, stored
+from partition_helpers import node_data, odd_graph, save_npz, write_csv
+from test_links import N, assert_same, expected, held, stored
 
 from hpcgnn.graphfile.storage import GraphFile
 

@@ -12,7 +12,6 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.cli.verify_graph import verify_graph
 from partition_tools.readers.tables.tables import TableOptions
 
-WORDS = ["anna", "bob", "", "çelik", "d" * 400, "東京"]
 KINDS = {
     "words": ["anna", "bobb", "d" * 300, "emil", "zoë", "çelik", "東京"],
     "numbers": [3, 10, 11, 500, 501, 502, 9_000_000_000],

@@ -6,10 +6,8 @@ from partition_helpers import halo_oracle, odd_graph, save_npz, view
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions
-from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import PartitionOptions, default_clusters, partition_graph, rank_counts
-from partition_tools.generators.spec import Spec
 from partition_tools.graph import quality
 
 N = 200
@@ -140,38 +138,11 @@ def test_partitioning_is_reproducible(tmp_path):
     assert found[0] == found[1] != found[2]
 
 
-def test_random_nodes_do_not_depend_on_the_order_of_the_file(tmp_path):
-    path, how = make(tmp_path / "g.h5", "undirected"), {"method": "random-nodes", "options": PartitionOptions(seed=3)}
-    partition_graph(path, [2], output=tmp_path / "a.h5", **how)
-    partition_graph(path, [4])
-    partition_graph(path, [2], output=tmp_path / "b.h5", num_clusters=50, **how)
-    np.testing.assert_array_equal(order_of(tmp_path / "a.h5"), order_of(tmp_path / "b.h5"))
-
-
-def test_quality_on_a_graph_with_communities(tmp_path):
-    """The point of it all: fewer halo rows than random clusters, and far fewer than random nodes, at good balance."""
-    path = tmp_path / "g.h5"
-    generate_graph("planted", path, Spec(nodes=2000, degree=10, features=4, classes=6, seed=2))
-    metis = partition_graph(path, [2, 4, 8])
-    random = partition_graph(path, [4], method="random-clusters")
-    nodes = partition_graph(path, [4], method="random-nodes", output=tmp_path / "r.h5")
-    assert all(figures["imbalance_nodes"] <= 1.035 for figures in metis.values())
-    assert metis[4]["halo_rows_total"] < 0.8 * random[4]["halo_rows_total"] < nodes[4]["halo_rows_total"]
-
-
 def test_cluster_counts():
     assert default_clusters(10**6, 8) == 1000 and default_clusters(10**6, 64) == 4096
     assert default_clusters(10**8, 8) == 8192 and default_clusters(10**8, 512) == 64 * 512
     assert default_clusters(400, 8) == 100 and default_clusters(20, 16) == 16
     assert rank_counts("8,1,2,2") == [1, 2, 8]
-
-
-def test_as_many_clusters_as_nodes(tmp_path):
-    path = make(tmp_path / "g.h5", "undirected")
-    before = view(path)
-    partition_graph(path, [1, N], num_clusters=N)
-    assert_same_graph(before, view(path))
-    assert_maps(path, "metis", before.edges)
 
 
 ERRORS = {

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from partition_helpers import node_data, odd_graph, save_npz
 
 from partition_tools.canonical import rows
@@ -37,31 +36,3 @@ def test_columns_have_the_mean_and_deviation_of_the_training_nodes(imports, tmp_
     assert seen.features.dtype == {"fp32": np.float32, "fp16": np.float16}[dtype]
     np.testing.assert_allclose(seen.features, expected_of(x), rtol=1e-6 if dtype == "fp32" else 1e-3, atol=1e-6)
     assert not seen.features[TRAIN][:, 4:].any(), "constant columns become zero"
-
-
-def with_value(mask, column, value):
-    x = mixed_features()
-    x[np.flatnonzero(mask)[3], column] = value
-    return x
-
-
-SPARSE = scipy.sparse.random(N, 40, 0.1, "csr", np.float32, np.random.default_rng(1))
-ENTRIES = {"x_indptr": SPARSE.indptr, "x_indices": SPARSE.indices, "x_data": SPARSE.data, "x_shape": (N, 40)}
-REFUSED = {
-    "no training nodes": ({"train_mask": np.zeros(N, bool)}, [], "expected training nodes"),
-    "rows too": ({}, ["--set", "features.row_normalize=true"], "undo each other"),
-    "sparse": ({"x": None, **ENTRIES}, [], "sparse features would have no zeros"),
-    "nan": ({"x": with_value(TRAIN, 2, np.nan)}, [], f"node {np.flatnonzero(TRAIN)[3]} has a feature that is NaN"),
-    "outside of training": (
-        {"x": with_value(~TRAIN, 1, np.inf)},
-        [],
-        f"node {np.flatnonzero(~TRAIN)[3]} has a feature that is NaN or infinite",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(fails, tmp_path, name):
-    changes, options, words = REFUSED[name]
-    save_npz(tmp_path / "g.npz", *odd_graph(), N, **{"x": mixed_features()} | changes)
-    assert words in fails("import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *STANDARDIZE, *options)

@@ -60,29 +60,6 @@ def test_what_is_not_known(cli, fails, tmp_path, npz):
     assert "node 0 is in the train split but has no label" in fails(*npz(y=wanted, train_mask=split, val_mask=None))
 
 
-def test_a_random_split_takes_nodes_with_a_target(cli, tmp_path, npz):
-    wanted = np.where(np.arange(N) < 20, np.nan, -1.0)
-    assert cli(*npz("--train", 0.5, "--val", 0.25, "--set", "split.resplit=true", y=wanted))[0] == 0
-    split = view(tmp_path / "g.h5").split
-    assert not split[:20].any() and np.bincount(split[20:], minlength=4).tolist() == [0, 20, 10, 10]
-
-
-WRONG = {
-    "classes": ("regression --set labels.classes=3", np.ones(N), "has no classes, got labels.classes=3"),
-    "infinite": ("regression", np.where(np.arange(N) == 7, np.inf, 1.0), "node 7 has an infinite target"),
-    "words": ("regression", np.array(["a", "b"])[np.arange(N) % 2], "expected numbers, and the labels are"),
-    "no column": ("regression", np.ones((N, 0)), "expected one target"),
-    "one column": ("multilabel", np.zeros(N, int), "labels.task=multilabel: expected several columns"),
-    "two columns": ("classification", np.zeros((N, 2), int), "labels.task=classification: expected one column"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_no_target(fails, npz, name):
-    task, labels, text = WRONG[name]
-    assert text in fails(*npz(*f"--set labels.task={task}".split(), y=labels))
-
-
 def test_only_a_file_that_older_programs_cannot_read_has_a_new_version(cli, tmp_path, npz):
     for options, version in ((("--set", "labels.task=auto"), 2), ((), 3)):
         assert cli(*npz(*options, y=np.arange(N) % 4))[0] == 0

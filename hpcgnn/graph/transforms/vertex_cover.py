@@ -32,7 +32,7 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
 from hpcgnn.exchange.sending import PartialSums, Sending
 from hpcgnn.graph.blocks import edges_of, halo_blocks
-from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover
+from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover, places
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.within_node import to_planners
 
@@ -247,7 +247,7 @@ def _served(
     sending, sent = _sending(plan, back, columns_back, cover)
     made = agreed_plan(plan.peers, received, sent, sending, plan.cap, comm, plan.near)
     starts = np.cumsum(received) - received
-    node_at, sum_at = _places(starts, nodes_in), _places((starts + nodes_in)[::-1], sums_in)
+    node_at, sum_at = places(starts, nodes_in), places((starts + nodes_in)[::-1], sums_in)
     lengths = np.diff(columns.indptr)
     taken = np.repeat(cover.nodes_in, lengths)
     sum_rows = back.plan.send_rows.numpy()[cover.sums_in]
@@ -266,11 +266,6 @@ def _served(
     halo = halo_blocks(made.starts, indptr, position[order], weight)
     counts = None if adjacency.own.weight is None else adjacency.edge_counts.int()
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
-
-
-def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: consecutive places from each start, as many as `counts`."""
-    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
 
 
 def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) -> tuple[Sending, np.ndarray]:
@@ -305,7 +300,7 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
             weights.append(columns.weight[stand][torch.from_numpy(taken)])
     weight = None if columns.weight is None else torch.cat([columns.weight[:0], *weights])
     rows_at, at = (
-        torch.from_numpy(_places(first, count * here).astype(np.int32))
+        torch.from_numpy(places(first, count * here).astype(np.int32))
         for first, count in ((starts, nodes), (starts + nodes, sums))
     )
 

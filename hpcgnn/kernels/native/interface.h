@@ -334,4 +334,8 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
 HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a);
 HG_EXPORT int hg_convolve_backward(int path, int num_threads, const hg_convolution_args *a);
 
+/* matching.c */
+HG_EXPORT int64_t hg_match(const int64_t *indptr, const int32_t *indices, int32_t *right_of, int32_t *left_of,
+                           int64_t num_left, int64_t num_right);
+
 #endif

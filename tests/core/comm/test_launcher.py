@@ -27,18 +27,13 @@ def environment(monkeypatch):
 
 MPICH = {**HYDRA, "MPI_LOCALNRANKS": "2"}
 STEP_OF_TWO = {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "2(x3),1", "SLURM_NODEID": "1"}
+AGENT = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
 
 
-def expected_ranks():
-    return launch()[1:4:2]
-
-
-def launched_rank():
-    return launch().rank
-
-
-def local_ranks():
-    return launch().local_size
+def ranks():
+    """(the variable of the number of ranks, the rank, the number of ranks, that of the ranks of this node)."""
+    here = launch()
+    return here.variable, here.rank, here.size, here.local_size
 
 
 def node_of_five():
@@ -48,36 +43,26 @@ def node_of_five():
 @pytest.mark.parametrize(
     "fact, variables, expected",
     [
-        (expected_ranks, {}, (None, 1)),
-        (expected_ranks, SRUN, ("SLURM_STEP_NUM_TASKS", 8)),
-        (expected_ranks, HYDRA, ("PMI_SIZE", 4)),
-        (expected_ranks, OPEN_MPI, ("OMPI_COMM_WORLD_SIZE", 6)),
-        (expected_ranks, {"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 2)),
+        (ranks, {}, (None, 0, 1, 1)),
+        (ranks, SRUN, ("SLURM_STEP_NUM_TASKS", 5, 8, None)),
+        (ranks, HYDRA, ("PMI_SIZE", 3, 4, None)),
+        (ranks, OPEN_MPI, ("OMPI_COMM_WORLD_SIZE", 2, 6, None)),
+        (ranks, {"MV2_COMM_WORLD_SIZE": "2"}, ("MV2_COMM_WORLD_SIZE", 0, 2, None)),
         # A job of so many tasks has not started any yet: only its step has.
-        (expected_ranks, {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 1)),
-        # mpiexec inside a shell of srun: every rank inherits the shell's.
-        (expected_ranks, {**SRUN, **HYDRA}, ("PMI_SIZE", 4)),
-        (expected_ranks, {"PMI_SIZE": "", **OPEN_MPI}, ("OMPI_COMM_WORLD_SIZE", 6)),
-        (expected_ranks, {"PMI_SIZE": "four"}, (None, 1)),
-        (launched_rank, SRUN, 5),
-        (launched_rank, HYDRA, 3),
-        (launched_rank, OPEN_MPI, 2),
-        # mpiexec inside a job: every rank inherits that of the batch script.
-        (launched_rank, {**HYDRA, "SLURM_PROCID": "0"}, 3),
-        (launched_rank, {**OPEN_MPI, "SLURM_PROCID": "0"}, 2),
-        (launched_rank, {**HYDRA, "PMI_RANK": "x"}, 0),
-        (local_ranks, {}, 1),
-        (local_ranks, HYDRA, None),
-        (local_ranks, MPICH, 2),
-        (local_ranks, {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, 3),
-        (local_ranks, {"WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, 4),
-        (local_ranks, SRUN, None),
-        (local_ranks, STEP_OF_TWO, 2),
-        (local_ranks, {**STEP_OF_TWO, "SLURM_NODEID": "3"}, 1),
-        (local_ranks, {**STEP_OF_TWO, "SLURM_NODEID": "4"}, None),
-        (local_ranks, {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "many"}, None),
+        (ranks, {"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (None, 0, 1, 1)),
+        # mpiexec inside a shell of srun, or a job: every rank inherits the variables of the shell or the batch script.
+        (ranks, {**SRUN, **HYDRA}, ("PMI_SIZE", 3, 4, None)),
+        (ranks, {**OPEN_MPI, "PMI_SIZE": "", "SLURM_PROCID": "0"}, ("OMPI_COMM_WORLD_SIZE", 2, 6, None)),
+        (ranks, {"PMI_SIZE": "four"}, (None, 0, 1, 1)),
+        (ranks, {**MPICH, "PMI_RANK": "x"}, ("PMI_SIZE", 0, 4, 2)),
+        (ranks, {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "3"}, ("OMPI_COMM_WORLD_SIZE", 2, 6, 3)),
+        (ranks, {**AGENT, "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}, ("WORLD_SIZE", 0, 8, 4)),
+        (ranks, STEP_OF_TWO, ("SLURM_STEP_NUM_TASKS", 5, 8, 2)),
+        (ranks, {**STEP_OF_TWO, "SLURM_NODEID": "3"}, ("SLURM_STEP_NUM_TASKS", 5, 8, 1)),
+        (ranks, {**STEP_OF_TWO, "SLURM_NODEID": "4"}, ("SLURM_STEP_NUM_TASKS", 5, 8, None)),
+        (ranks, {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "many"}, ("SLURM_STEP_NUM_TASKS", 5, 8, None)),
         # Its daemons are started by srun, one on each node.
-        (local_ranks, {**MPICH, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, 2),
+        (ranks, {**MPICH, **SRUN, "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, ("PMI_SIZE", 3, 4, 2)),
         (node_of_five, {}, (None, None)),
         (node_of_five, {"SLURM_MEM_PER_NODE": "1000", "SLURM_NTASKS_PER_NODE": "3"}, (1000 << 20, 3)),
         (node_of_five, {"SLURM_MEM_PER_NODE": "1000", "SLURM_JOB_NUM_NODES": "4"}, (1000 << 20, 2)),
@@ -132,7 +117,6 @@ def test_threads_per_rank(environment, variables, cores, sharers, expected):
 
 BY_HAND = {"MASTER_ADDR": "10.0.0.7", "MASTER_PORT": "29500"}
 RANKS = {"RANK": "1", "WORLD_SIZE": "4", **BY_HAND}
-AGENT = {"TORCHELASTIC_RUN_ID": "x", "TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_USE_AGENT_STORE": "True"}
 
 
 @pytest.mark.parametrize(

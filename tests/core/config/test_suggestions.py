@@ -50,16 +50,3 @@ def test_nothing_rather_than_a_guess(capsys, given):
     assert suggest(given, SECTION_OF) == (None, None)
     assert main(["train", "--graph", "g.h5", given]) == 2
     assert capsys.readouterr().err == f"hpcgnn: error: unknown option {given}; see `hpcgnn train --help`\n"
-
-
-@pytest.mark.parametrize(
-    "argv, words",
-    [
-        ("evaluate runs/x --hidden 3", "evaluate takes all else from the run's config.toml"),
-        ("evaluate runs/x --weight 3", "expected --weights"),
-        ("train g.h5", "unexpected argument 'g.h5'"),
-    ],
-)
-def test_words_that_a_command_does_not_take(capsys, argv, words):
-    assert main(argv.split()) == 2
-    assert words in capsys.readouterr().err

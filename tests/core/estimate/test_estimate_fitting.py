@@ -16,20 +16,8 @@ def dry_run(graph, tmp_path, capsys, monkeypatch):
             monkeypatch.delenv(f"SLURM_{name}", raising=False)
             if name in variables:
                 monkeypatch.setenv(f"SLURM_{name}", str(variables[name]))
-        options = (
-            "--graph",
-            graph,
-            "--run-dir",
-            tmp_path / "r",
-            "--model",
-            "sage",
-            "--layers",
-            2,
-            "--hidden",
-            8,
-            *more,
-        )
-        code = main([*map(str, ("train", "--dry-run", ranks, *options))])
+        words = f"train --dry-run {ranks} --graph {graph} --run-dir {tmp_path}/r --model sage --layers 2 --hidden 8"
+        code = main([*words.split(), *map(str, more)])
         return code, *capsys.readouterr()
 
     return run

@@ -69,8 +69,11 @@ def test_what_is_refused(capsys, tmp_path, trained):
     graph, run = trained
     words = ("--graph", graph, "--ranks", "2", *SMALL, "--like")
     assert "is not the directory of a run" in refused(capsys, *words, tmp_path)
-    copy = tmp_path / "copy"
-    shutil.copytree(run, copy)
+    copy = shutil.copytree(run, tmp_path / "copy")
+    text = (copy / "summary.json").read_text()
+    (copy / "summary.json").write_text(text.replace('"graph_uuid": "', '"graph_uuid": "not '))
+    assert "is not the graph that the run was trained on" in refused(capsys, *words, copy)
+    (copy / "summary.json").write_text(text)
     epochs = [json.loads(line) for line in (copy / "metrics.jsonl").read_text().splitlines()]
     for epoch in epochs:
         del epoch["seconds"]["reduction"]["min"]
@@ -78,13 +81,6 @@ def test_what_is_refused(capsys, tmp_path, trained):
     assert "expected a finished run with the seconds of its ranks: 'min'" in refused(capsys, *words, copy)
     (copy / "summary.json").unlink()
     assert "expected a finished run" in refused(capsys, *words, copy)
-    summary = run / "summary.json"
-    text = summary.read_text()
-    try:
-        summary.write_text(text.replace('"graph_uuid": "', '"graph_uuid": "not '))
-        assert "is not the graph that the run was trained on" in refused(capsys, *words, run)
-    finally:
-        summary.write_text(text)
 
 
 def test_a_run_of_one_rank_says_nothing_of_messages():

@@ -12,7 +12,7 @@ from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import AccessError, FormatError, GraphError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.hdf5 import opened, write_attributes
-from hpcgnn.graphfile.storage import Csr, GraphFile, add_partitionings, write_graph
+from hpcgnn.graphfile.storage import GraphFile, add_partitionings, write_graph
 
 GRAPHS = {
     "undirected": (graphs.with_task(graphs.random_undirected()), False),
@@ -62,46 +62,6 @@ def flip(path, position):
     data = bytearray(path.read_bytes())
     data[position] ^= 0x10
     path.write_bytes(data)
-
-
-def arrays(data):
-    """{dataset: its array} of a GraphData."""
-    found = {f"nodes/{name}": getattr(data, name) for name in ("labels", "split", "original_id")}
-    for suffix, edges in (("", data.edges), ("_out", data.edges_out)):
-        found |= {f"topology{suffix}/{name}": getattr(edges, name, None) for name in ("indptr", "indices")}
-        found |= {f"edges{suffix}/{name}": getattr(edges, name, None) for name in ("weight", "type")}
-    if isinstance(data.features, Csr):
-        found |= {f"nodes/features_csr/{part}": getattr(data.features, part) for part in ("indptr", "indices", "data")}
-    else:
-        found["nodes/features"] = data.features
-    return found | {"nodes/type": data.node_type, "clusters/offsets": data.cluster_offsets}
-
-
-NAMES = {"nodes": ["author", "paper"], "edges": ["cites", "writes", "is unused"]}
-
-
-@pytest.mark.parametrize("typed", [False, True])
-@pytest.mark.parametrize("name", GRAPHS)
-def test_round_trip(tmp_path, name, typed):
-    path, data, where = write(tmp_path, name)
-    if typed:
-        data = write_typed(path, NAMES, name)
-    with GraphFile(path) as file:
-        for dataset, array in arrays(data).items():
-            assert (dataset in file) == (array is not None)
-            if array is not None:
-                np.testing.assert_array_equal(file.read(dataset), array)
-        assert (file.meta.num_nodes, file.meta.num_edges) == (data.num_nodes, len(data.edges.indices))
-        assert file.meta.undirected == (data.edges_out is None) and file.meta.uuid == data.uuid
-        assert file.meta.typed == typed and file.meta.type_names == (NAMES if typed else {})
-        assert (file.meta.num_edge_types, file.meta.num_node_types) == ((3, 2) if typed else (0, 0))
-        if typed:
-            assert file.read("nodes/type").dtype == np.int32
-            np.testing.assert_array_equal(file.read("nodes/type", [(3, 5), (0, 1)]), data.node_type[[3, 4, 0]])
-            return
-        assert file.partitionings() == {name: [3] for name in where.maps}
-        for name, expected in where.maps.items():
-            np.testing.assert_array_equal(file.cluster_map(name, 3)[0], expected)
 
 
 # Of these three every dataset that there is.
@@ -180,38 +140,10 @@ def test_data_outside_the_file_is_refused(tmp_path, kind):
         read_everything(path)
 
 
-def test_an_exception_while_rewriting_keeps_the_old_file(tmp_path):
-    path, data, _ = write(tmp_path, "undirected")
-    before = path.read_bytes()
-    with pytest.raises(RuntimeError):
-        write_graph(path, data, progress=lambda rows: (_ for _ in ()).throw(RuntimeError()))
-    with pytest.raises(TypeError):
-        add_partitionings(path, [("new", 2, object(), {})])
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
-
-
 def test_an_unwritable_directory_is_said(tmp_path):
     _, data, _ = write(tmp_path, "undirected")
     with pytest.raises(FormatError, match="cannot write"):
         write_graph(tmp_path / "absent" / "g.h5", data)
-
-
-def test_added_and_replaced_maps(tmp_path):
-    path, data, where = write(tmp_path, "undirected")
-    clusters = len(data.cluster_offsets) - 1
-    add_partitionings(
-        path,
-        [
-            ("new", 2, np.zeros(clusters, np.int32), {"method": "by hand"}),
-            ("dealt", 3, np.ones(clusters, np.int32), {}),
-        ],
-    )
-    with GraphFile(path) as file:
-        cluster_to_rank, attributes = file.cluster_map("new", 2)
-        assert cluster_to_rank.tolist() == [0] * clusters and attributes["method"] == "by hand"
-        assert file.cluster_map("dealt", 3)[0].tolist() == [1] * clusters
-        assert file.meta.uuid == data.uuid
-    read_everything(path)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ plugins.
 import os
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,9 +18,6 @@ from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
 
 from ..forked import start
-
-README = Path(__file__).parents[3] / "README.md"
-
 
 NEIGHBOURS = """
 import torch
