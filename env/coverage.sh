@@ -12,8 +12,10 @@ mkdir -p "$folder"
 export COVERAGE_FILE=$folder/.coverage
 coverage erase
 # A test that fails here fails in env/test.sh too, which says so.
-mpiexec -n 2 python -m coverage run -m pytest -q tests/mpi -m "processes or smoke" || true
-python -m coverage run -m pytest -q tests --ignore=tests/jobs --ignore=tests/faults -m "not slow" || true
+mpiexec -n 2 python -m coverage run -m pytest -q tests/mpi -m "(processes or smoke) and not slow" || true
+for part in kernels core partition_tools mpi extras docs report; do
+    python -m coverage run -m pytest -q "tests/$part" -m "not slow" || true
+done
 coverage combine --quiet
 coverage html --quiet --directory "$folder/pages"
 coverage report --sort=cover
