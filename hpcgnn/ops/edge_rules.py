@@ -3,8 +3,8 @@
 * Attention whose scores are made of whole rows (GATv2, transformers, RGAT) does what `Propagation` does for a message
   function and the softmax reducer. Dropout draws the same. Saved are the rows, y, and two numbers per row and head.
   A block's edges are one call of a kernel, which reads the data of edges where they are.
-* Messages that are a source's row with a map of the edge's features (GINE, PNA) are made tile by tile, as there.
-  Kernels make them and their gradients, in half of autograd's time.
+* Messages of GINE and PNA are a source's row with a map of the edge's features. Kernels make them and their gradients
+  tile by tile, in half of autograd's time.
 
 The same rows travel, and the same rows return.
 """
@@ -21,7 +21,8 @@ from hpcgnn.exchange.stream import Returns, Rows
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores
-from hpcgnn.ops.propagate import Call, Propagation, Rule, rows_of_edges, take
+from hpcgnn.ops.propagate import Call, Propagation, Rule, rows_of_edges
+from hpcgnn.ops.row_tiles import picked
 from hpcgnn.ops.site import differentiable
 
 #: Gradients, of those that are wanted.
@@ -120,7 +121,8 @@ class RowMessages:
 def reduce_messages(
     general: Propagation, rule: Rule, messages: RowMessages, x: torch.Tensor, edge: torch.Tensor | None
 ) -> torch.Tensor:
-    """y (n_p, F) of each reducer, differentiably, from own rows x (n_p, F) and edge (E_p, K), which has no gradient.
+    """y (n_p, F) of each reducer, differentiably, from own rows x (n_p, F). edge: (E_p, K), without a gradient.
+
     rule: its message function is not called. Collective in both directions.
     """
     call = _RowReduction(general, rule, rule.reducer(len(x), x[:0]), messages.relu)
@@ -134,12 +136,11 @@ class _RowReduction(Call):
     relu: bool
 
     def message(self, tile: EdgeTile, part: Part[Block], tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
-        made, *of_edges = take(tile, part, *tensors[:3])
-        weight, bias = tensors[3:]
+        made, (_, _, edge, weight, bias) = picked(part.rows, tile.sources), tensors
         if bias is not None:
             made += bias
-        if weight is not None:
-            kernels.multiply(made, *of_edges, weight, add=True)
+        if weight is not None and edge is not None:
+            kernels.multiply(made, rows_of_edges(tile, part, edge), weight, add=True)
         return made.relu_() if self.relu else made
 
     def add_gradients(
@@ -150,12 +151,13 @@ class _RowReduction(Call):
         wanted: Sequence[bool],
         sums: Sequence[torch.Tensor | None],
     ) -> None:
-        made = self.message(tile, part, tensors)
-        gradient = self.reducer.gradient(tile, made)
+        made: Any = self.message(tile, part, tensors)
+        gradient: Any = self.reducer.gradient(tile, made)
+        _, _, edge, weight, _ = tensors
         if self.relu:
             kernels.relu_gradient(gradient, gradient, made)
-        if sums[3] is not None:
-            kernels.project_backward(None, sums[3], rows_of_edges(tile, part, tensors[2]), gradient, tensors[3])
+        if sums[3] is not None and weight is not None and edge is not None:
+            kernels.project_backward(None, sums[3], rows_of_edges(tile, part, edge), gradient, weight)
         if sums[4] is not None:
             kernels.bias_gradient(sums[4], gradient)
         if part.back is not None:

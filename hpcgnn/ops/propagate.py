@@ -165,7 +165,7 @@ class Call:
 
     def message(self, tile: EdgeTile, part: Part[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
         """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
-        return self.rule.message(*take(tile, part, *tensors[:3]))
+        return self.rule.message(*_take(tile, part, *tensors[:3]))
 
     def backward(
         self, gy: torch.Tensor, wanted: Sequence[bool], y: torch.Tensor, *tensors: torch.Tensor | None
@@ -195,7 +195,7 @@ class Call:
         one would double the memory.
         """
         _, g_dst, g_edge, *g_parameters = sums
-        leaves, block = take(tile, part, *tensors[:3]), part.block
+        leaves, block = _take(tile, part, *tensors[:3]), part.block
         given = [w for w, x in zip(wanted[:3], tensors, strict=False) if x is not None]
         asked = [x.requires_grad_() for x, w in zip(leaves, given, strict=True) if w]
         asked += [p for p, w in zip(tensors[3:], wanted[3:], strict=True) if w and p is not None]
@@ -219,7 +219,7 @@ class Call:
         return edge_tiles(part.block, edges, operator.ids, operator.column_ids(part.block, len(part.rows)))
 
 
-def take(
+def _take(
     tile: EdgeTile,
     part: Part[Block],
     x_src: torch.Tensor | None,
