@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
-from hpcgnn.declaring import allowed, flag
+from hpcgnn.declaring import allowed, flag, in_words
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.plan.choices import registry_choices
@@ -162,7 +162,7 @@ def _need(other, values):
     """One of the needs of an option, in words."""
     if values == ("",):
         return f"no `{flag(other)}`"
-    return f"`{flag(other)} " + (" or ".join(map(str, values)) if isinstance(values, tuple) else str(values)) + "`"
+    return f"`{flag(other)} {in_words(values)}`"
 
 
 def _written(action):

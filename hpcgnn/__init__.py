@@ -11,14 +11,12 @@ from hpcgnn.offering import lazily
 if TYPE_CHECKING:
     from hpcgnn.interface.graph import TrainingGraph as TrainingGraph
     from hpcgnn.interface.load import load as load
-    from hpcgnn.report.read import read_run as read_run
 
 __version__ = "0.4.0"
 
 _HOMES = {
     "load": "hpcgnn.interface.load",
     "TrainingGraph": "hpcgnn.interface.graph",
-    "read_run": "hpcgnn.report.read",
 }
 __all__ = [*_HOMES]
 __getattr__, __dir__ = lazily(__name__, _HOMES)

@@ -13,25 +13,6 @@ YEAR = 365 * 86400.0
 
 
 @dataclass(frozen=True)
-class Need:
-    """Values of another option. words: their name in messages; holds: whether a value is one of them."""
-
-    words: str
-    holds: Callable[[Any], bool]
-
-    def __contains__(self, value: Any) -> bool:
-        return self.holds(value)
-
-    def __str__(self) -> str:
-        return self.words
-
-
-def at_least(least: int) -> Need:
-    """The numbers from `least` on."""
-    return Need(f"of at least {least}", lambda value: value >= least)
-
-
-@dataclass(frozen=True)
 class Having:
     """The schedules or tasks that declare a trait (traits.py)."""
 
@@ -45,6 +26,11 @@ class Having:
 def flag(name: str) -> str:
     """An option as it is written on the command line."""
     return "--" + name.replace("_", "-")
+
+
+def in_words(values: Any) -> str:
+    """The values of a need, for messages: names, or the numbers of a range without an end."""
+    return f"of at least {values.start}" if isinstance(values, range) else " or ".join(map(str, values))
 
 
 def allowed(values: Any, entries: Mapping[str, Any]) -> Any:
@@ -82,7 +68,7 @@ def option(  # noqa: PLR0913 - callers name them
         least, below, most: the valid range.
         schedules: the schedules that read the option: by a trait, or the one that alone has the option.
         by_model: only a model that names the option (`uses` of a ModelEntry) reads it.
-        needs: {another option: its values}; one of them must hold.
+        needs: {another option: its values, a range for numbers from one on}; one of them must hold.
         also: likewise, whatever the model uses.
         strict: an option without effect is an error, and not a warning (effects.py).
         on_resume: 'said': a resumed run may change the value, and the log names it; 'same': it must keep the value.

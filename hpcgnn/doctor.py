@@ -38,7 +38,7 @@ def examine(session: Session) -> int:
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
     torch.set_num_threads(session.threads)
-    ring, (places, advice) = _ring(comm), describe_affinity(comm, session.threads)
+    ring, (places, advice) = _ring(comm), describe_affinity(session)
     said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in _of_rank()]))
     everyone = [(host, [Finding(*each) for each in theirs]) for host, theirs in said]
     if comm.rank != 0:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
-from hpcgnn.declaring import allowed, flag
+from hpcgnn.declaring import allowed, flag, in_words
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
 
@@ -73,4 +73,4 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[s
 def _need(other: str, values: Container[Any]) -> str:
     if values == ("",):
         return f"no {flag(other)}"
-    return f"{flag(other)} " + (" or ".join(map(str, values)) if isinstance(values, tuple) else str(values))
+    return f"{flag(other)} {in_words(values)}"

@@ -24,37 +24,20 @@ _NAMES = {
     _DEVICE: "gpu gpus num-gpus device cuda use-cuda no-cuda accelerator",
     _RANKS: "np n nproc nprocs num-procs num-nodes num-parts ranks num-ranks world-size nproc-per-node",
     "attention-dropout": "attn-drop attn-dropout att-dropout",
-    "boundary-rate": "sampling-rate bns-rate",
     "checkpoint-every": "save-every save-steps ckpt-every checkpoint-freq",
     "clip-norm": "grad-clip gradient-clip clip clip-grad-norm max-grad-norm max-norm",
-    "config": "cfg conf yaml settings",
-    "dropout": "drop feat-drop p-drop",
     "epochs": "iterations steps max-steps num-iters",
     "eval-every": "eval-interval eval-steps eval-freq val-every",
-    "force": "overwrite",
     "graph": "data dataset data-path data-dir graph-file",
-    "halo-dtype": "quantize quantization compress compression bits",
-    "heads": "num-heads n-heads nheads attention-heads",
-    "hidden": "width dim",
-    "layers": "depth num-hops k-hops",
     "lr": "learning-rate step-size eta",
-    "lr-schedule": "scheduler lr-scheduler lr-decay",
-    "metric": "score",
     "model": "arch architecture gnn conv net network",
-    "norm": "normalization normalize bn batchnorm layernorm",
-    "optimizer": "opt optim",
     "patience": "early-stop early-stopping",
     "precision": "amp fp16 bf16 half mixed-precision dtype fp64 float64 double",
-    "profile-memory": "profile memory-profile",
-    "residual": "skip skip-connections jk resnet",
-    "resume": "restart continue restore checkpoint ckpt load",
     "run-dir": "o out output output-dir out-dir log-dir save-dir",
-    "threads": "workers num-workers cpus cores",
-    "watchdog": "timeout",
     "weight-decay": "wd l2 decay regularization",
 }
-#: {name in another program, with dashes: an option, or a sentence}. Packages of `hpcgnn.extras` add theirs.
-MEANINGS = {name: meant for meant, names in _NAMES.items() for name in names.split()}
+# {name in another program, with dashes: an option, or a sentence}
+_MEANINGS = {name: meant for meant, names in _NAMES.items() for name in names.split()}
 
 
 def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
@@ -69,7 +52,7 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
         return None, f"it is of an earlier version; {removed.remedy}"
     if name in spelled:
         return spelled[name], None
-    meant = MEANINGS.get(name, "")
+    meant = _MEANINGS.get(name, "")
     if " " in meant:
         return None, meant
     if meant in spelled:

@@ -75,7 +75,6 @@ class ScheduleTraits:
             sum.
         within_memory: the schedule keeps no rows of other ranks from step to step, so a limit of memory can hold.
         pairwise: two ranks exchange messages while the others do something else.
-        sums_gradients: every step sums gradients of parameters over the ranks.
         narrows_rows: training can exchange rows in `--halo-dtype`.
     """
 
@@ -85,13 +84,7 @@ class ScheduleTraits:
     partial_sums: Literal["always", "dense", "never"] = "never"
     within_memory: bool = False
     pairwise: bool = False
-    sums_gradients: bool = False
     narrows_rows: bool = False
-
-    @property
-    def whole_steps(self) -> bool:
-        """Whether a step changes all parameters of the model, to the same numbers on all ranks."""
-        return self.sums_gradients and not self.layer_by_layer
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def command(capsys, monkeypatch):
 
     from hpcgnn.comm import SoloCommunicator
 
-    here = {"threads": 1, "ranks_on_node": 1, "node": 0}
+    here = {"threads": 1, "ranks_on_node": 1, "node": 0, "crowding": 1.0}
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training
     session = SimpleNamespace(comm=SoloCommunicator(), show_heartbeats=lambda folder: None, **here)
     monkeypatch.setattr("hpcgnn.comm.run.run", lambda work, threads, **more: work(session))

@@ -26,7 +26,6 @@ from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import library
 from hpcgnn.listing import ranges
 from hpcgnn.nn.plugin import plugin_hash
-from hpcgnn.nn.spec import ModelSpec
 
 # The digest of a missing value: below all others, because the check compares the largest and the least digest.
 _LEAST = -(1 << 62)
@@ -91,14 +90,11 @@ def facts_of_process(config: Config, comm: Communicator) -> dict[str, Any]:
     return options | code | versions()
 
 
-def facts_of_graph(
-    meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray, spec: ModelSpec | None = None
-) -> dict[str, Any]:
-    """Return the facts that must agree before memory is divided: the graph, the map, the model with its dtype."""
+def facts_of_graph(meta: GraphMeta, map_name: str, cluster_to_rank: np.ndarray) -> dict[str, Any]:
+    """Return the facts that must agree before memory is divided. With the options they decide the plan of a run."""
     return {
         "the graph": [meta.uuid, meta.num_nodes, meta.num_edges],
         "the map": [map_name, hashlib.sha256(cluster_to_rank.tobytes()).hexdigest()[:12]],
-        "the model": str(spec),
     }
 
 

@@ -139,8 +139,9 @@ def bring_up(
             decided = plan(config, graph.file.meta, learns)
         if config.schedule.intra_node == "auto" and not _may_read_in_place(decided, comm):
             decided = decided.deciding(False)
-        decided = decided.on(graph.map_name if graph.map_name not in MADE_MAPS else "", session.threads)
-        agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters, decided.spec))
+        name = config.data.partition if graph.map_name in MADE_MAPS else graph.map_name
+        decided = decided.changed(partition=name, threads=session.threads)
+        agree(comm, facts_of_graph(graph.file.meta, graph.map_name, graph.clusters))
         with comm.together("trying the model on a small graph"):
             probe = StepProbe.of(decided, make_plugins)
         buffers = make_buffers(max(probe.row_bytes, row_bytes(decided)), decided.config)

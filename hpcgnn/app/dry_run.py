@@ -1,33 +1,29 @@
 """`--dry-run RANKS`: the checks of a job, made on the login node in seconds instead of after waiting in the queue.
 
-One process checks the options, the graph file and its map for these numbers of ranks. It also checks that the run
-directory is writable and has space. It starts no MPI and leaves no files behind.
+One process checks the options, the graph file and its map for these numbers of ranks, and that the run directory can be
+written and has space. It starts no MPI and leaves no files behind.
 """
 
 import contextlib
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
-from hpcgnn.app.graph_checks import check_patience
 from hpcgnn.app.predict import Request
 from hpcgnn.app.remarks import remarks_on_graph
 from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.rundir import RunDir
-from hpcgnn.errors import RunDirError
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.registry import TASKS, task_traits
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
 # A log, some records and the first checkpoint of a small model.
@@ -43,11 +39,11 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
         remarks: lines to show with the findings, if it could.
     """
     ignored = _check_graph(config, rank_counts)
-    run_dir = Path(config.run.run_dir or "runs")
-    with _removed_again(run_dir):
-        if config.run.run_dir:
-            RunDir(run_dir, config.run.resume).close()
-        _check_space(run_dir)
+    if config.run.run_dir:
+        path = Path(config.run.run_dir)
+        with _removed_again(path), contextlib.closing(RunDir(path, config.run.resume)) as run_dir:
+            run_dir.write(".space", bytes(_SPACE))
+            (path / ".space").unlink()
     for remark in (*remarks, *ignored):
         tell(f"hpcgnn: warning: {remark}", sys.stderr)
 
@@ -66,7 +62,6 @@ def check_use(config: Config, rank_counts: Iterable[int], request: Request | Non
                 find_map(file, config, ranks)
     if request is not None:
         check_outputs({"--output": request.output}, [*files_read(config), *request.inputs], request.force)
-    _check_space(Path(config.run.run_dir) if request is None else Path(request.output).absolute().parent)
 
 
 def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True) -> list[str]:
@@ -76,27 +71,8 @@ def _check_graph(config: Config, rank_counts: Iterable[int], learns: bool = True
         for ranks in rank_counts:
             find_map(file, config, ranks)
         decided = plan(config, file.meta, learns)
-        config = decided.config
-        task = TASKS[config.task.task]
-        if config.optim.patience and not task.validates(config, file):
-            check_patience(config, task.judged)
-        make_buffers(probe_step(decided, make_plugins), config)
+        make_buffers(probe_step(decided, make_plugins), decided.config)
         return remarks_on_graph(decided, file)
-
-
-def _check_space(folder: Path) -> None:
-    """Raise RunDirError if files cannot be written to a folder, or to the nearest one above it that exists."""
-    folder = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_SPACE))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise RunDirError(
-            f"cannot write {_SPACE >> 20} MiB to {folder}: {error.strerror}; choose a place that is writable and has "
-            "space"
-        ) from error
 
 
 @contextlib.contextmanager

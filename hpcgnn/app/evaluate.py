@@ -14,7 +14,6 @@ from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.engine.summary import rows_of_metrics, versions
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.read import named
 from hpcgnn.terminal import tell
@@ -47,7 +46,7 @@ def evaluate(config: Config, session: Session, weights: str = "best", correction
     }
     with comm.together("writing the results"):
         if comm.rank == 0:
-            _show(record, trained.spec)
+            _show(record, config.model.model)
             written = Path(config.run.run_dir) / "evaluation.json"
             write_atomically(
                 written, to_json(record, indent=1), "the metrics are printed above; for the file copy the run elsewhere"
@@ -56,8 +55,8 @@ def evaluate(config: Config, session: Session, weights: str = "best", correction
     return 0
 
 
-def _show(record: dict[str, Any], spec: ModelSpec) -> None:
-    rows = [("model", spec.model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
+def _show(record: dict[str, Any], model: str) -> None:
+    rows = [("model", model), ("weights", f"{record['weights']}, of epoch {record['epoch']}")]
     for name in CORRECTIONS:
         if record[name]:
             rows += [(name.replace("_", " "), ", ".join(f"{k} {v}" for k, v in record[name].items()))]

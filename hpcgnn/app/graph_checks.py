@@ -1,4 +1,4 @@
-"""Checks of the loaded graph before training: edge weights that sum to 0 or less, and splits that are empty.
+"""Checks of the loaded graph before training: edge weights that sum to less than 0, and splits that are empty.
 
 A warning at the start explains the effect, or an error refuses the graph (graph/blocks.py). Without validation nodes no
 epoch is the best, and no patience can run out.
@@ -7,12 +7,10 @@ epoch is the best, and no patience can run out.
 import logging
 from collections.abc import Mapping
 
-import torch
-
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graph.local import Adjacency, LocalGraph
+from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
@@ -20,46 +18,18 @@ log = logging.getLogger("hpcgnn")
 
 
 def check_weights(local: LocalGraph, spec: ModelSpec, comm: Communicator) -> None:
-    """One line where weights of the graph sum to 0 or less and the model divides by such sums. Collective if there are
-    weights.
-
-    Raises GraphError on all ranks where the model takes the root of a sum below 0.
+    """Raise GraphError, on all ranks, where weights of edges sum to less than 0 and the model takes the root of such
+    sums. Collective if there are weights.
     """
-    divides = MODELS[spec.model].divisor(spec) if spec.weighted else ""
-    if divides not in ("sym", "mean"):
+    model = spec.options.model
+    if not spec.weighted or MODELS[model].divisor(spec) != "sym":
         return
-    directions = [local.inward]
-    if divides == "sym" and local.outward is not local.inward:
-        directions.append(local.outward)
-    odd = [_odd(adjacency) for adjacency in directions]
-    counts = torch.stack([torch.stack(each).any(0).sum() for each in zip(*odd, strict=True)])
-    below, zero = (int(count) for count in comm.total(counts.double(), "plan"))
-    if divides == "sym" and below:
+    below = (local.inward.degree < 0) | (local.outward.degree < 0)
+    if count := int(comm.total(below.sum().view(1), "plan")):
         raise GraphError.on_all(
-            f"the edge weights of {below:,} nodes sum to less than 0, and {spec.model} divides by the root of that "
+            f"the edge weights of {count:,} nodes sum to less than 0, and {model} divides by the root of that "
             "sum: expected sums above 0; make the weights positive, or use --model sage or gin"
         )
-    if comm.rank == 0 and (below or zero):
-        log.warning(
-            "edge weights sum to 0 at %s nodes, whose %s is 0, and to less than 0 at %s, where Σwx/Σw is no average",
-            f"{zero:,}",
-            "aggregate" if divides == "sym" else "mean",
-            f"{below:,}",
-        )
-
-
-def _odd(adjacency: Adjacency) -> tuple[torch.Tensor, torch.Tensor]:
-    """(bool (m,): whether the sum of each row's weights is below 0; likewise, whether it is 0 though there are
-    edges).
-    """
-    edges = torch.zeros(len(adjacency.degree), dtype=torch.int64)
-    for block in (adjacency.own, *adjacency.halo):
-        counts = torch.diff(block.indptr)
-        if block.rows is None:
-            edges += counts
-        else:
-            edges[block.rows.long()] += counts
-    return adjacency.degree < 0, (adjacency.degree == 0) & (edges > 0)
 
 
 def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: str = "nodes") -> None:
@@ -74,8 +44,11 @@ def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: s
     Raises:
         ConfigError: on all ranks, if --patience would wait for a metric that never comes.
     """
-    if not counts["val"]:
-        check_patience(config, judged)
+    if not counts["val"] and config.optim.patience:
+        raise ConfigError.on_all(
+            f"--patience {config.optim.patience}: expected a graph with validation {judged}, and "
+            f"{config.data.graph} has none; leave --patience out, or give it a validation split"
+        )
     if rank == 0 and config.run.eval_every:
         if not counts["val"]:
             log.warning(
@@ -85,12 +58,3 @@ def check_splits(counts: Mapping[str, int], config: Config, rank: int, judged: s
             )
         if not counts["test"]:
             log.warning("the graph has no test %s: there will be no test metric", judged)
-
-
-def check_patience(config: Config, judged: str = "nodes") -> None:
-    """Raise ConfigError, for a graph without validation nodes (or edges), if --patience is given."""
-    if config.optim.patience:
-        raise ConfigError.on_all(
-            f"--patience {config.optim.patience}: expected a graph with validation {judged}, and "
-            f"{config.data.graph} has none; leave --patience out, or give it a validation split"
-        )

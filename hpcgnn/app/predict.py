@@ -112,10 +112,10 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     else:
         rows = _rows_of_nodes(trained, logits, hidden, request)
         origin = trained.origin() | ({"layer": request.layer} if request.layer else {})
-        source = Source(trained.config.data.graph, trained.meta, trained.task, origin)
+        source = Source(config.data.graph, trained.meta, trained.task, origin)
         count = write_rows(request.output, rows, trained.trainer.local, source, comm, nodes)
     if comm.rank == 0:
-        shown = [("model", trained.spec.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
+        shown = [("model", config.model.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
         shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))] if rows else [("pairs", f"{count:,}")]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
         tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))

@@ -6,7 +6,6 @@ identity, or `on_resume` of an option, refuses changes that would make it anothe
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,13 @@ from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
-from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options import DEALT
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
 # Of a plugin the checkpoint knows the code, wherever it lies.
@@ -65,8 +63,6 @@ def options_to_continue(given: Mapping[str, Any], rank_counts: Sequence[int] | N
             )
         return {}
     saved = {name: value for name, value in read_toml(path, _GONE).items() if name != "threads"}
-    saved.setdefault("halo", "rows")  # all that runs of earlier versions sent
-    saved.setdefault("intra_node", "messages")  # all that they had
     saved["plugin"] = plugin_of_run(path.parent)
     if not _has_map({**saved, **given}, rank_counts or [launch().size]):
         saved.pop("partition", None)
@@ -81,8 +77,6 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     saved = read_toml(path, _GONE_FROM_TRAINING)
     gone = {key for key, value in saved.items() if str(value) in REMOVED_VALUES.get(key, {})}  # used in training alone
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and key not in gone}
-    if "task" not in saved:  # runs of earlier versions had one of two tasks, with other metrics
-        options["task"] = CLASSIFICATION if saved.get("metric") == "accuracy" else MULTILABEL
     options["plugin"] = plugin_of_run(run_dir)
     if given.get("metric") == "auto":  # the run's, which says what it was trained for
         given = {name: value for name, value in given.items() if name != "metric"}
@@ -156,8 +150,9 @@ def _shown(value: Any) -> str:
     return "none" if value == "" else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, Any]:
-    """Return the facts that must agree between a checkpoint and a run that uses it. config: resolved."""
+def run_identity(plan: RunPlan, meta: GraphMeta) -> dict[str, Any]:
+    """Return the facts that must agree between a checkpoint and a run that uses it."""
+    config = plan.config
     return {
         "graph": meta.uuid,
         "schedule": config.schedule.schedule,
@@ -165,8 +160,7 @@ def run_identity(config: Config, spec: ModelSpec, meta: GraphMeta) -> dict[str, 
         "self_loops": config.data.self_loops,
         "optimizer": config.optim.optimizer,
         "plugin": plugin_hash(config.model.plugin),
-        **{field.name: str(getattr(spec, field.name)) for field in fields(spec) if not field.metadata.get("derived")},
-        **{name: str(value) for name, value in spec.facts},
+        **plan.spec.identity,
     }
 
 
@@ -175,7 +169,7 @@ def resume(
 ) -> tuple[Progress, dict[str, torch.Tensor] | None]:
     """(Progress, best state), from the last checkpoint if asked for and there is one. Collective."""
     comm, config = trainer.comm, trainer.plan.config
-    identity = run_identity(config, trainer.plan.spec, meta)
+    identity = run_identity(trainer.plan, meta)
     progress = Progress(identity=identity, planned=[options.epochs for options in trainer.stages])
     newest = None
     with comm.together("looking for a checkpoint"):

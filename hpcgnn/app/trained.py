@@ -26,7 +26,6 @@ from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.plan.run_plan import RunPlan
@@ -52,8 +51,6 @@ class Trained:
     """
 
     trainer: Trainer
-    config: Config
-    spec: ModelSpec
     meta: GraphMeta
     map_name: str
     checkpoint: str
@@ -86,7 +83,7 @@ class Trained:
         """Where results are from, for the files that hold them."""
         return {
             "graph_uuid": self.meta.uuid,
-            "run": str(self.config.run.run_dir),
+            "run": str(self.trainer.plan.config.run.run_dir),
             "checkpoint": self.checkpoint,
             "weights": self.weights,
             "epoch": self.epoch,
@@ -142,9 +139,9 @@ def load_trained(
 
     needs_labels = False if other_graph else None
     with bring_up(config, session, False, needs_labels, adapt, corrected_bytes) as ready:
-        config, spec, meta = ready.plan.config, ready.plan.spec, ready.graph.file.meta
+        meta = ready.graph.file.meta
         with comm.together("comparing the run with the checkpoint's"):
-            present = run_identity(config, spec, meta)
+            present = run_identity(ready.plan, meta)
             if meta.uuid != identity["graph"]:
                 present = {name: value for name, value in present.items() if name not in _OF_GRAPH}
             check_identity(path, identity, present)
@@ -164,7 +161,7 @@ def load_trained(
         plugin.load(checkpoint, best_only=weights == "best")
     trainer.model.eval()
     done = checkpoint.epoch
-    return Trained(trainer, config, spec, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
+    return Trained(trainer, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:

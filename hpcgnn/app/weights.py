@@ -23,11 +23,11 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
-from hpcgnn.plan.model_spec import model_spec
+from hpcgnn.plan.run_plan import plan
 from hpcgnn.records import to_json
 from hpcgnn.registry import Registry
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.registry import TASKS, resolve_task
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
 Tensors = dict[str, torch.Tensor]
@@ -74,9 +74,9 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     state, epoch = checkpoint.weights(weights)
     with GraphFile(config.data.graph) as file:
         meta = file.meta
-    config = resolve_task(config, meta)
-    spec = model_spec(meta, config)
-    check_identity(checkpoint.path, checkpoint.identity, run_identity(config, spec, meta))
+    decided = plan(config, meta, learns=False)
+    config, spec = decided.config, decided.spec
+    check_identity(checkpoint.path, checkpoint.identity, run_identity(decided, meta))
     scale = {part: state[f"{TARGETS}.{part}"].tolist() for part in Scale.PARTS if f"{TARGETS}.{part}" in state}
     if to != "torch":
         if reason := LIBRARIES[to].reason_against(spec, meta, config):
@@ -98,7 +98,7 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
     }
     with replacing(output) as temporary:
         save_file({name: each.contiguous() for name, each in state.items()}, temporary, {ENTRY: to_json(about)})
-    tell(f"{spec.model}, {len(state)} tensors, weights {weights}, of epoch {epoch}, in {output}")
+    tell(f"{spec.options.model}, {len(state)} tensors, weights {weights}, of epoch {epoch}, in {output}")
     if spec.learned:
         folder = folder_beside(config.run.run_dir, checkpoint.epoch)
         tell(f"learned features of the nodes are not in it, but in {folder}")

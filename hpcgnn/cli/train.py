@@ -53,16 +53,8 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:
         from hpcgnn.app.dry_run import check_training
-        from hpcgnn.estimate.command import place_of
-        from hpcgnn.estimate.results import memory_lines
 
-        place = place_of()
-
-        def check() -> None:
-            check_training(config, arguments.dry_run, remarks)
-            for lines in (notes, memory_lines(config, arguments.dry_run, place)):
-                for line in lines:
-                    tell(line)
-
-        return dry_run(arguments.dry_run, check)
+        for note in notes:
+            tell(note)
+        return dry_run(arguments.dry_run, lambda: check_training(config, arguments.dry_run, remarks))
     return on_ranks(lambda session: train(config, session, remarks, notes), config)

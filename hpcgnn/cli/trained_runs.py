@@ -20,7 +20,7 @@ logits or the hidden state of a layer. Exact, on any number of ranks, on the run
 features:
 
     mpiexec -n 4 hpcgnn predict runs/first -o predictions.csv
-    mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.parquet
+    mpiexec -n 4 hpcgnn predict runs/first --graph new.h5 --probabilities --nodes some.txt -o new.csv
     hpcgnn predict runs/first --embeddings 1 -o hidden.h5
 
 Rows are in the original order of the nodes, with their numbers and the ids of the imported tables."""
@@ -56,7 +56,7 @@ def add_predict(commands: Commands, choices: Choices) -> None:
         "--output",
         metavar="FILE",
         required=True,
-        help="the file to write: .h5 (arrays), .csv or .parquet (a table)",
+        help="the file to write: .h5 (arrays) or .csv (a table)",
     )
     predict.add_argument(
         "--probabilities",

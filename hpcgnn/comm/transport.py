@@ -56,7 +56,6 @@ class Transport(Communicator):
     def __init__(self, rank: int, size: int, heartbeat: Heartbeat | None = None) -> None:
         self.rank, self.size = rank, size
         self.ledger, self.heartbeat = Ledger(), heartbeat or Heartbeat()
-        self._kinds: dict[int, str] = {}  # by tag
 
     # --- the library's part -------------------------------------------------------------------------------------------
 
@@ -101,12 +100,7 @@ class Transport(Communicator):
 
     def _tag(self, kind: str) -> int:
         """A message of another kind is not taken for one of this."""
-        tag = zlib.crc32(kind.encode()) & _MOST_TAG
-        if self._kinds.setdefault(tag, kind) != kind:
-            raise ValueError(
-                f"messages of kind {kind!r} would have the tag of {self._kinds[tag]!r}; give them another name"
-            )
-        return tag
+        return zlib.crc32(kind.encode()) & _MOST_TAG
 
     def wait(self, requests: list[Any], kind: str) -> None:
         """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no

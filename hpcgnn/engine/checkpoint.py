@@ -8,13 +8,11 @@ in a folder beside it.
 
 import contextlib
 import json
-import logging
 import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,8 @@ from hpcgnn.engine.optim import Optimizer
 from hpcgnn.errors import AccessError, CheckpointError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes, replacing, write_attributes, written_file
 from hpcgnn.nn.plugin import COPY
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.records import to_json
 
-log = logging.getLogger("hpcgnn")
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
 _NAME = re.compile(r"epoch-(\d+)(\.h5|-ranks)")
 Tensors = dict[str, torch.Tensor]
@@ -101,8 +97,8 @@ class Checkpoint:
         return self._groups.get(name, {})
 
     def weights(self, which: str) -> tuple[Tensors, int]:
-        """The 'best' or the 'last' weights, and their epoch. They are the weights that were evaluated: averages if the
-        run averages them. Raises CheckpointError where they are not there.
+        """The 'best' or the 'last' weights, and their epoch. They are the weights that were evaluated: averages of runs
+        of 0.4.0 with --ema. Raises CheckpointError where they are not there.
         """
         if which == "last" or self.progress.get("imported"):  # there are no others
             return self.model | self.group("averaged_model"), self.epoch
@@ -133,23 +129,17 @@ def restore(target: torch.nn.Module | Optimizer, state: Any) -> None:
 def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, Any]) -> None:
     """Raise CheckpointError naming the first difference between a checkpoint's run and this run.
 
-    An option that is newer than the checkpoint counts as its default, a fact of the graph as unchanged.
+    A value that is newer than the checkpoint counts as unchanged.
     """
-    older = {field.name: str(field.default) for field in fields(ModelSpec) if field.default is not MISSING}
-    older |= {"schedule": "sar", "plugin": ""}
-    if present.get("plugin") and "plugin" not in saved:
-        log.warning("%s does not know the code of its plugin, being older: the run assumes the code of --plugin", path)
-        older["plugin"] = present["plugin"]
-    remedies = {
-        "plugin": "that is another code of the plugin: take the copy that the run keeps, --plugin "
-        f"{Path(path).parent.parent / COPY}, or choose a new --run-dir for the new code",
-        "hidden_bias": "that was before hidden layers went without the bias that batch norm takes away: train again in "
-        "a new --run-dir, or go on with the version that wrote it",
-    }
     for key, value in present.items():
-        there = saved.get(key, older.get(key, value))
+        there = saved.get(key, value)
         if there != value:
-            remedy = remedies.get(key, "resume with the same model, graph and seed, or choose a new --run-dir")
+            remedy = "resume with the same model, graph and seed, or choose a new --run-dir"
+            if key == "plugin":
+                remedy = (
+                    "that is another code of the plugin: take the copy that the run keeps, --plugin "
+                    f"{Path(path).parent.parent / COPY}, or choose a new --run-dir for the new code"
+                )
             raise CheckpointError(
                 f"{path} belongs to another run: {key} is {there!r} there and {value!r} here; {remedy}"
             )

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -16,8 +16,6 @@ from hpcgnn.engine.checkpoint import Checkpoint, Tensors
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
-
-Kind = TypeVar("Kind", bound="Plugin")
 
 
 class Plugin:
@@ -106,10 +104,6 @@ class Plugin:
 
 class Plugins(list[Plugin]):
     """The plugins of a run, called in their order."""
-
-    def find(self, kind: type[Kind]) -> Kind | None:
-        """The plugin of a class, or None."""
-        return next((each for each in self if isinstance(each, kind)), None)
 
     @contextlib.contextmanager
     def around(self, enter: Callable[[Plugin], AbstractContextManager[None]]) -> Iterator[None]:

@@ -171,10 +171,10 @@ class StepProbe:
             counter.let_go()
         # Of stages that follow each other, the one that keeps most.
         sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
-        parameters = sum(p.nbytes for p in models[0].parameters())
+        parameters, exact = sum(p.nbytes for p in models[0].parameters()), plan.config.model.keep == "exact"
         return cls(
             per_node=-(-sum(sizes) // NODES),
-            largest=-(-max(sizes, default=0) // NODES) * (1 if plan.spec.keep == "exact" else plan.spec.dtype.itemsize),
+            largest=-(-max(sizes, default=0) // NODES) * (1 if exact else plan.spec.dtype.itemsize),
             beside=_BESIDE + 3 * parameters,
             parameters=parameters,
             row_bytes=row_bytes,

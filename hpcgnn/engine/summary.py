@@ -112,14 +112,14 @@ def summarise(
         run_dir: the run directory.
         report: the evaluator's report of the best epoch, or {}.
     """
-    comm, config, spec, evaluator = trainer.comm, trainer.plan.config, trainer.plan.spec, trainer.evaluator
+    comm, config, evaluator = trainer.comm, trainer.plan.config, trainer.evaluator
     records, best = run_dir.records(), progress.best or {}
     told, epoch_seconds = best.get("epoch", progress.epoch), [r["seconds"]["epoch"]["max"] for r in records]
     summary = {
         "ranks": comm.size,
         "threads_per_rank": config.run.threads,
         "schedule": config.schedule.schedule,
-        "model": spec.model,
+        "model": config.model.model,
         "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "epochs": progress.epoch,
         "final_loss": records[-1]["loss"],

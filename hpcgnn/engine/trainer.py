@@ -8,10 +8,10 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.engine.clock import Clock, Watch, unwatched
-from hpcgnn.engine.diagnosis import check_finite
+from hpcgnn.engine.finite import check_finite
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.optim import FlatGradients, Optimizer, build_optimizer, learning_rate
-from hpcgnn.engine.views import Constants, TrainingPart, make_views
+from hpcgnn.engine.views import Constants, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.linear import initialise
@@ -45,18 +45,19 @@ class Trainer:
         make_plugins: Callable[["Trainer", bool], Plugins],
         watch: Watch = unwatched,
         learns: bool = True,
-        part: TrainingPart = TrainingPart(),
+        adapt: Callable[[Any], object] = lambda model: None,
     ) -> None:
         """make_plugins: makes the optional behaviour (plugins/registry.py). watch: gets the phases (clock.py). learns:
-        whether anything is trained; if not, the graph needs no labels. part: makes the part that training sees.
+        whether anything is trained; if not, the graph needs no labels. adapt: changes the new model, of an estimate.
         """
         config, self.comm, self.buffers = plan.config, comm, buffers
         task = TASKS[config.task.task]
         self.clock, self.random = Clock(watch, comm.heartbeat), Randomness(config.run.seed)
         self.constants = Constants(comm.ledger)
         with torch_seed(config.run.seed):
-            self.model = MODELS[plan.spec.model].build(plan.spec)
-        self.views = make_views(local, plan, self.model, comm, buffers, learns, part)
+            self.model = MODELS[plan.spec.options.model].build(plan.spec)
+        adapt(self.model)
+        self.views = make_views(local, plan, self.model, comm, buffers, learns)
         if self.views.in_place is not None:
             self.constants.trims.append(self.views.in_place.trim)
         self.local, self.plan = self.views.local, plan.deciding(self.views.in_place is not None)
@@ -98,7 +99,7 @@ class Trainer:
         self.schedule.halo.begin_epoch(epoch)
         for optimizer in self.optimizers:
             optimizer.set_learning_rate(self.learning_rate(epoch))
-        total, finite, tried = torch.zeros(()), True, None
+        total, finite = torch.zeros(()), True
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
         for each in self.clock.between("reduction", steps):  # the schedule's own time counts as reduction
             self.gradients.zero()
@@ -108,10 +109,10 @@ class Trainer:
             with self.clock("reduction"):
                 each.reduce(self.gradients.flat)
             with self.clock("step"):
-                if finite:  # after a step that fails nothing moves, so that it can be computed again
-                    tried, finite = each, self._move(self.optimizers[each.optimizer])
+                if finite:  # after a step that fails nothing moves
+                    finite = self._move(self.optimizers[each.optimizer])
             total = loss.detach() if each.nodes is None else total + loss.detach()
-        return check_finite(self, total, finite, tried, epoch)
+        return check_finite(self.comm, float(total), finite, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
         """This rank's share of the loss of a step: its forward pass, with its draws. Collective, as the step is."""

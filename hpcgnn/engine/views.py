@@ -4,7 +4,7 @@ of a run that never change.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -53,37 +53,16 @@ class Constants(dict[str, Any]):
         return lambda name, compute: self(f"{name} {suffix}", compute)
 
 
-class Crossing(NamedTuple):
-    """Rows that cross between nodes in an exchange: where ranks send each other rows, and where nodes do."""
-
-    of_ranks: int
-    of_nodes: int
-
-    @classmethod
-    def of(cls, ranks: HaloPlan, nodes: HaloPlan, comm: Communicator) -> "Crossing":
-        """Count them. Collective. ranks, nodes: the plans of all rows, for ranks and for nodes."""
-        near = nodes.peers.ranks
-        needed = sum(int(rows) for k, rows in enumerate(ranks.receive_counts) if ranks.peers.source(k + 1) not in near)
-        # All ranks of a node have the plan of the node.
-        counts = torch.tensor([needed, nodes.num_halo * (nodes.peers.place == 0)])
-        return cls(*comm.total(counts, "plan").tolist())
-
-    @property
-    def saved(self) -> bool:
-        """Whether nodes send so much less that it is worth it."""
-        return saves(self.of_ranks, self.of_nodes)
-
-
-class TrainingPart:
-    """How the part of a share that training sees is made. Estimates put copies in its place. Collective."""
-
-    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
-        """Return the training subgraph of `--inductive`."""
-        return training_subgraph(local, comm)
-
-    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
-        """Return the part of the graph that each layer computes in training, None for all."""
-        return prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
+def crossing_rows(ranks: HaloPlan, nodes: HaloPlan, comm: Communicator) -> tuple[int, int]:
+    """Rows that cross between nodes in an exchange: where ranks send each other rows, and where nodes do. Collective.
+    ranks, nodes: the plans of all rows, for ranks and for nodes.
+    """
+    near = nodes.peers.ranks
+    needed = sum(int(rows) for k, rows in enumerate(ranks.receive_counts) if ranks.peers.source(k + 1) not in near)
+    # All ranks of a node have the plan of the node.
+    counts = torch.tensor([needed, nodes.num_halo * (nodes.peers.place == 0)])
+    of_ranks, of_nodes = comm.total(counts, "plan").tolist()
+    return of_ranks, of_nodes
 
 
 @dataclass
@@ -104,7 +83,7 @@ class Views:
     shares: list[LocalGraph | None] = field(default_factory=list)
     nodes: LocalGraph | None = None
     in_place: NodeRows | None = None
-    crossing: Crossing | None = None
+    crossing: tuple[int, int] | None = None
 
     @property
     def trained_on(self) -> LocalGraph:
@@ -184,8 +163,8 @@ def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: Hal
     rows, whole = NodeRows(memory), views.local
     read = within_node(whole, rows, comm, plan.returns, plan.narrows)
     if plan.may_read_in_place:
-        views.crossing = Crossing.of(whole.inward.plan, read.inward.plan, comm)
-        if not views.crossing.saved:
+        views.crossing = crossing_rows(whole.inward.plan, read.inward.plan, comm)
+        if not saves(*views.crossing):
             return
 
     def make(graph: LocalGraph) -> LocalGraph:
@@ -201,14 +180,13 @@ def make_views(
     comm: Communicator,
     buffers: HaloBuffers,
     learns: bool,
-    part: TrainingPart,
 ) -> Views:
     """The Views of a share under a plan. Collective. learns: whether anything is trained."""
     views = Views(local)
     if learns and plan.config.data.inductive:
-        views.subgraph = part.subgraph(local, comm)
+        views.subgraph = training_subgraph(local, comm)
     elif learns and plan.prunes:
-        views.shares = part.shares(local, model, comm)
+        views.shares = prune(local, *layers_to_prune(model), model.spec.keeps_input, comm)
     if comm.size > 1 and (plan.in_place or plan.may_read_in_place):
         _read_in_place(views, plan, comm, buffers)
     if comm.size > 1 and plan.halo != "rows":

@@ -3,9 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -14,7 +12,7 @@ from hpcgnn.config import Config
 from hpcgnn.estimate import ADDITIONS
 from hpcgnn.estimate.forecast import CountedGraph
 from hpcgnn.estimate.like import Counts, read_measured
-from hpcgnn.estimate.results import Place, as_values, size_in_words, table
+from hpcgnn.estimate.results import Place, as_values, table
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.listing import ranges
@@ -41,9 +39,11 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
             if measured is not None:
                 rows[-1]["seconds"] = measured.scaled(Counts.of(forecast))
         made = [row["ranks"] for row in rows if find_map(file, config, row["ranks"])[1] is None]
-    lines = [table(rows), *(line for more in additions for line in more.lines(rows)), *_of_nodes(rows, config)]
+    lines = [table(rows), *(line for more in additions for line in more.lines(rows))]
     if made:
         lines.append(f"no map is stored for {ranges(made)} ranks: counted with the one that a run makes")
+    if any(row["intra_node"] != config.schedule.intra_node == "shared" for row in rows):
+        lines.append("counted as with --intra-node messages; say --ranks-per-node N for several ranks on a node")
     if not all(row["bytes_counted"] for row in rows):
         lines.append("bytes are not counted from the graph, but taken from a small copy")
     if measured is not None:
@@ -63,17 +63,3 @@ def place_of(ranks_per_node: int | None = None) -> Place:
         ranks_per_node: the number if it is known.
     """
     return Place(resident_bytes() + _MPI, common_bytes(), ranks_per_node)
-
-
-def _of_nodes(rows: list[dict[str, Any]], config: Config) -> Iterator[str]:
-    """Lines about the traffic between nodes."""
-    for row in rows:
-        if row["sent_by_nodes"] and row["nodes"] > 1:
-            sent, messages = (row["sent_by_nodes"][name] for name in ("bytes", "messages"))
-            yield (
-                f"{row['ranks']} ranks, --intra-node {row['intra_node']}: a node sends others "
-                f"{size_in_words(sent['mean'])} an epoch in {messages['mean']:,.0f} messages, at most "
-                f"{size_in_words(sent['max'])} in {messages['max']:,}"
-            )
-        elif row["intra_node"] != config.schedule.intra_node == "shared":
-            yield f"{row['ranks']} ranks: as --intra-node messages; --ranks-per-node N counts what nodes send"

@@ -1,8 +1,7 @@
 """Conclusions from small copies to a rank of full size, and from the ranks to the job."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -14,9 +13,8 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import Direction, Size
-from hpcgnn.estimate.traffic import SEEN, HaloCounts, Nodes, Place, Traffic, halo_traffic
+from hpcgnn.estimate.traffic import HaloCounts, Nodes, Place, Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Trial
-from hpcgnn.exchange.stream import Use
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
@@ -84,9 +82,7 @@ class Forecast:
         others: {kind: (messages, bytes)} of every rank's other traffic.
         evaluation: {kind: Traffic} of an evaluation.
         metrics: (messages, bytes) of every rank's other traffic in it.
-        uses, halos: streams of an epoch, see Trial and `halo_traffic`.
         counted: whether the bytes of pruned layers are counted from the graph, or derived from the copy.
-        epochs: number of epochs.
         experiment: the trial behind it.
     """
 
@@ -99,11 +95,8 @@ class Forecast:
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
     metrics: tuple[int, int]
-    uses: Mapping[Place, Counter[Use]]
-    halos: Mapping[Place, HaloCounts]
     parameters: int
     counted: bool
-    epochs: int
 
 
 def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast:
@@ -114,8 +107,6 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         (None, "inward"): shares.inward.travelling,
         (None, "outward"): shares.outward.travelling,
     }
-    if shares.seen is not None:
-        halos |= {(SEEN, "inward"): shares.seen.inward.travelling, (SEEN, "outward"): shares.seen.outward.travelling}
     pruned = None
     if trial.prunable:
         found = layers(trial.worthwhile, trial.prunable)
@@ -144,17 +135,14 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         experiment=experiment,
         shares=shares,
         largest=max((*ranks.values(), mean), key=lambda rank: rank.growth + rank.loaded),
-        busiest=ranks.get(int((shares.seen or shares).edges.argmax()), mean),
+        busiest=ranks.get(int(shares.edges.argmax()), mean),
         mean=mean,
         halo=halo,
         others={kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
         evaluation=halo_traffic(trial.evaluation.uses, halos, *wires),
         metrics=trial.evaluation.summed,
-        uses=trial.uses,
-        halos=halos,
         parameters=trial.parameters,
         counted=counted,
-        epochs=trial.epochs,
     )
 
 
@@ -209,8 +197,7 @@ def _candidates(shares: Shares) -> list[int]:
 
     Ranks close to the mean are left out.
     """
-    parts = [shares] if shares.seen is None else [shares, shares.seen]
-    columns = [column for part in parts for column in (part.nodes, part.edges, part.inward.ranks.received)]
+    columns = shares.nodes, shares.edges, shares.inward.ranks.received
     return sorted({int(each.argmax()) for each in columns if each.max() > ALIKE * each.mean()})
 
 
@@ -235,7 +222,6 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
         outward=None if shares.outward is shares.inward else direction(shares.outward),
         entries=shares.entries,
         loops=pick(shares.loops),
-        seen=None if shares.seen is None else _size(shares.seen, of),
     )
 
 
@@ -286,8 +272,5 @@ class CountedGraph:
         if self._counted is None or self._counted[0] != key:
             self._counted = None  # its memory goes before the next takes some
             counter = ShareCounter(self._file, map_of_one_process(self._file, config, ranks)[1], ranks, halo, between)
-            shares = counter.shares()
-            if config.data.inductive:
-                shares = replace(shares, seen=counter.shares(counter.trained_on()))
-            self._counted = key, counter, shares
+            self._counted = key, counter, counter.shares()
         return self._counted[1:]

@@ -1,20 +1,13 @@
-"""An estimate as plain values, with the keys of `summary.json`, as a table, and as the memory line of a dry run."""
+"""An estimate as plain values, with the keys of `summary.json`, and as a table."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tabulate import tabulate
 
-from hpcgnn.app.shortage import ADVICE
-from hpcgnn.comm.launcher import node_of_job
-from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, HpcgnnError
-from hpcgnn.estimate.forecast import CountedGraph, Forecast
-from hpcgnn.estimate.traffic import Nodes, halo_traffic
-from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.estimate.forecast import Forecast
 
 PARTS = {
     "features": "features",
@@ -66,7 +59,6 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "node_bytes": on_node,
         "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
         "intra_node": forecast.experiment.plan.config.schedule.intra_node,
-        "sent_by_nodes": _sent_by_nodes(forecast, place.ranks_per_node),
         "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
         "bytes_per_epoch": {
@@ -81,24 +73,7 @@ def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
         "parameters": forecast.parameters,
-        "epochs": forecast.epochs,
     }
-
-
-def _sent_by_nodes(forecast: Forecast, per_node: int | None) -> dict[str, dict[str, float]] | None:
-    """The halo of an epoch that nodes send each other; None where it is not counted."""
-    experiment, ranks = forecast.experiment, forecast.shares.ranks
-    if per_node is None or not forecast.counted:
-        return None
-    nodes = Nodes(ranks, min(ranks, per_node))
-    traffic = halo_traffic(forecast.uses, forecast.halos, experiment.probe.row_bytes, experiment.limit, nodes.per_node)
-    if traffic.keys() != forecast.halo.keys():
-        return None
-    found = {}
-    for name in ("bytes", "messages"):
-        sent = nodes.sums(sum((getattr(each, name) for each in traffic.values()), np.zeros(ranks, np.int64)))
-        found[name] = {"max": int(sent.max()), "mean": float(sent.mean()), "sum": int(sent.sum())}
-    return found
 
 
 def _spread(most: float, mean: float, ranks: int) -> dict[str, int]:
@@ -135,48 +110,3 @@ def size_in_words(value: float) -> str:
     units = ("B", "KiB", "MiB", "GiB", "TiB")
     power = 0 if value < 1 else min(int(math.log2(value)) // 10, len(units) - 1)
     return f"{value / 1024**power:.3g} {units[power]}"
-
-
-# With more edges, counting takes minutes, and a dry run should not.
-MOST_EDGES = 20_000_000
-
-
-def memory_lines(config: Config, rank_counts: Iterable[int], place: Place) -> Iterator[str]:
-    """Yield a line for each number of ranks.
-
-    Args:
-        config: the configuration.
-        rank_counts: numbers of ranks.
-        place: `place_of()` before any trial.
-
-    Raises:
-        ConfigError: after the last line, if some number of ranks does not fit. This needs the batch system's memory of
-            a node, and the placement of ranks on nodes.
-    """
-    refused = []
-    with GraphFile(config.data.graph) as file:
-        if file.meta.num_edges > MOST_EDGES:
-            yield f"memory: not estimated for {file.meta.num_edges:,} edges, which takes long; see `hpcgnn estimate`"
-            return
-        try:
-            source = CountedGraph(file)
-            found = [source.forecast(config, ranks) for ranks in rank_counts]
-        except HpcgnnError as error:
-            yield f"memory: not estimated: {error}"
-            return
-    for forecast in found:
-        ranks = forecast.shares.ranks
-        memory, on_node = node_of_job(ranks)
-        values = as_values(forecast, replace(place, ranks_per_node=on_node))
-        peak, libraries, held = values["peak_rss_bytes"], values["libraries_rss_bytes"]["max"], values["node_bytes"]
-        yield (
-            f"memory on {ranks} rank{'s' * (ranks > 1)}: about {size_in_words(peak['max'])} on the largest, "
-            f"{size_in_words(peak['sum'])} on all, with {size_in_words(libraries)} of libraries on each"
-        )
-        if memory is not None and on_node is not None and held > memory:
-            refused.append(f"{ranks} ({size_in_words(held)} on a node of {min(ranks, on_node)})")
-    if refused:
-        raise ConfigError(
-            f"the job has {size_in_words(memory or 0)} on a node, which is too little for this number of ranks: "
-            f"{', '.join(refused)}; ask for more (--mem) or for more nodes; {ADVICE}"
-        )

@@ -51,7 +51,6 @@ class Shares:
         map_rows: halo rows of all ranks; fewer of them may travel.
         degrees: in-degrees of a sample of all nodes.
         entries: mean number of stored features per node, if features are sparse.
-        seen: the training subgraph (`--inductive`), or None.
         crossing: rows that cross between nodes in an exchange where ranks send them, and where nodes do.
     """
 
@@ -64,7 +63,6 @@ class Shares:
     map_rows: int
     degrees: np.ndarray
     entries: float = 0.0
-    seen: "Shares | None" = None
     crossing: tuple[int, int] = (0, 0)
 
     @property
@@ -101,8 +99,8 @@ class ShareCounter:
         self._halo_option, self._alone, self._between = halo, Nodes(ranks, 1), between
         self._suffixes = ("",) if file.meta.undirected else ("", "_out")
 
-    def shares(self, among: np.ndarray | None = None) -> Shares:
-        """Count. among: bool (n,) in the order of the file, the nodes that count, with their edges; None: all."""
+    def shares(self) -> Shares:
+        """Count."""
         file = self._file
         nodes, train, outer, loops = np.zeros((4, self._ranks), np.int64)
         own, remote = np.zeros((2, len(self._suffixes), self._ranks), np.int64)
@@ -112,9 +110,6 @@ class ShareCounter:
             there, places = np.zeros(int(self._ownership.counts[rank]), bool), self._places(rank)
             for side, suffix in enumerate(self._suffixes):
                 indices, owner, rows = self._edges(suffix, rank)
-                if among is not None:
-                    taken = among[places[rows]] & among[indices]
-                    indices, owner, rows = indices[taken], owner[taken], rows[taken]
                 far = owner // senders[-1].per_node != rank // senders[-1].per_node
                 loops[rank] = len(np.unique(rows[indices == places[rows]]))
                 there[rows[far]] = True
@@ -123,12 +118,9 @@ class ShareCounter:
                 for both in needs:
                     both[side].add(rank, owner, indices, rows)
             outer[rank] = np.count_nonzero(there)
-            if among is None:
-                nodes[rank] = len(places)
-                split = file.read("nodes/split", self._ownership.ranges(rank), np.uint8)
-                train[rank] = np.count_nonzero(split == SPLITS["train"])
-            else:
-                nodes[rank] = train[rank] = np.count_nonzero(among[places])
+            nodes[rank] = len(places)
+            split = file.read("nodes/split", self._ownership.ranges(rank), np.uint8)
+            train[rank] = np.count_nonzero(split == SPLITS["train"])
         found = [self._travelling(inward, outward) for inward, outward in needs]
         sides = range(len(self._suffixes))
         ways = [Way(own[side], remote[side], found[0][side], found[-1][side]) for side in sides]

@@ -123,7 +123,6 @@ class Size:
         entries: stored features of a node, if features are sparse.
         loops: nodes with an edge to themselves.
         outward: None for an undirected graph.
-        seen: the training subgraph, or None.
     """
 
     ranks: int
@@ -134,7 +133,6 @@ class Size:
     outward: Direction | None
     entries: float = 0.0
     loops: int = 0
-    seen: "Size | None" = None
 
     def scaled(self, factor: float) -> "Size":
         """The same rank, smaller."""
@@ -154,7 +152,6 @@ class Size:
             inward=direction(self.inward),
             outward=None if self.outward is None else direction(self.outward),
             loops=min(nodes, part(self.loops)),
-            seen=None if self.seen is None else self.seen.scaled(factor),
         )
 
 

@@ -23,15 +23,13 @@ from hpcgnn.graph.cover import least_cover
 if TYPE_CHECKING:
     from hpcgnn.engine.views import Views
 
-#: (the layer whose share of the graph rows go along, None for all of the graph, or SEEN for the subgraph that training
-#: sees; 'inward' or 'outward').
-Place = tuple[int | str | None, str]
-SEEN = "seen"
+#: (the layer whose share of the graph rows go along, None for all of the graph; 'inward' or 'outward').
+Place = tuple[int | None, str]
 
 
 def place_of(stream: Any, views: "Views") -> Place | None:
     """Return the part of the graph that a stream goes along, or None for an unknown plan."""
-    for layer, share in [(None, views.local), *enumerate(views.shares), (SEEN, views.subgraph)]:
+    for layer, share in [(None, views.local), *enumerate(views.shares)]:
         for way in ("inward", "outward"):
             if share is not None and getattr(share, way).plan is stream.plan:
                 return layer, way
@@ -72,10 +70,6 @@ class Nodes:
     def cap(self, cap: int) -> int:
         """The rows of a round between nodes, of those of a round between ranks."""
         return cap_of_nodes(cap, self.fewest, self.returns, self.narrows)
-
-    def sums(self, values: np.ndarray) -> np.ndarray:
-        """(number,): the sums of values (P,) of the ranks of each node."""
-        return np.add.reduceat(values, self.per_node * np.arange(self.number))
 
 
 # Rows of a rank are numbered from 0; those of a node are not.
@@ -270,7 +264,6 @@ def halo_traffic(
     halos: Mapping[Place, HaloCounts],
     row_bytes: int,
     limit: int,
-    per_node: int = 1,
 ) -> dict[str, Traffic]:
     """{kind: Traffic}, of messages between nodes alone where nodes have several ranks.
 
@@ -278,16 +271,14 @@ def halo_traffic(
         uses, halos: uses of streams, and rows of their places.
         row_bytes: of the widest row.
         limit: bytes of the halo buffers.
-        per_node: ranks of a node that send each other messages.
     """
     found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
     for place, used in uses.items():
         halo = halos[place]
         rounds = halo.rounds(halo.nodes.cap(cap))
-        counted = halo if halo.nodes.per_node > 1 else halo.crossing(per_node)
         for use, times in used.items():
             turns = _cut_turns(rounds, use, limit, halo.nodes)
-            rows, messages, back, messages_back = sent_in_lanes(counted, [each for turn in turns for each in turn])
+            rows, messages, back, messages_back = sent_in_lanes(halo, [each for turn in turns for each in turn])
             kind = found.setdefault(use.kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * rows

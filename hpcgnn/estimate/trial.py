@@ -11,23 +11,21 @@ from typing import Any, cast
 
 import numpy as np
 
-from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
-from hpcgnn.engine.views import TrainingPart, layers_to_prune
+from hpcgnn.engine.views import layers_to_prune
 from hpcgnn.estimate.small_copy import GhostCommunicator, Size, make_copy
 from hpcgnn.estimate.traffic import Place, place_of
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Use
-from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
-from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.plan.rules import COUNTING_RULES
+from hpcgnn.plan.run_plan import RunPlan, check
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.schedules.base import changing_edges
 from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
@@ -45,8 +43,7 @@ class Trial:
 
     Attributes:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
-        loaded, parameters, epochs: bytes of the graph, number of parameters, and epochs of all stages of a run
-            together.
+        loaded, parameters: bytes of the graph, and number of parameters.
         uses: {Place: {Use: times}} of streams in one epoch.
         sent: {kind: (messages, bytes)} of the ledger.
         summed: (messages, bytes) of sums over ranks.
@@ -70,7 +67,6 @@ class Trial:
     worthwhile: list[float] = field(default_factory=list)
     pruned: int = 0
     parameters: int = 0
-    epochs: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,16 +89,14 @@ class Experiment:
 
         Timed rounds have one step here. Nothing is learned, for training could end in numbers that are not finite.
         """
-        plan.entry.check_counted(plan.config)
-        if (edges := changing_edges(plan.config)) is not None:
-            edges.check_counted(plan.config)
+        check(plan, COUNTING_RULES)
         plan = plan.changed(lr=LR, halo="rows")
         if cast(TmaConfig, plan.config.schedule).average_seconds:
             plan = plan.changed(average_steps=1, average_seconds=0.0)
         trim_heap()
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
-        code = CODE.setdefault(plan.spec.model, max(0, resident_bytes() - before))
+        code = CODE.setdefault(plan.spec.options.model, max(0, resident_bytes() - before))
         return cls(plan, probe, code)
 
     @property
@@ -144,20 +138,21 @@ class Experiment:
         cap = max(1, buffers.cap(buffers.widest_row))
         comm = GhostCommunicator(small.ranks)
         local = make_copy(small, degrees, plan, cap, comm)
-        seen = None if small.seen is None else make_copy(small.seen, degrees, plan, cap, comm)
         profile = MemoryProfile(PeakMemory(), buffers.arena, LiveTensors())
         loaded = held_bytes((local.inward, local.outward, local.features, local.labels, local.split), set())
         loaded += local.original_id.nbytes
+
+        def prune_as_found(model: Any) -> None:
+            for back, conv in enumerate(reversed(model.convs if pruned is not None else ())):
+                conv.worthwhile = 1.0 if back < cast(int, pruned) else -1.0
+
         with LiveTensors() as making:
-            part = _PartOfCopy(seen, pruned)
-            trainer = Trainer(local, plan, comm, buffers, make_plugins, profile, part=part)
+            trainer = Trainer(local, plan, comm, buffers, make_plugins, profile, adapt=prune_as_found)
         account: dict[tuple[int, str], dict[str, int]] = {}
         evaluates = plan.config.run.eval_every > 0
         for number in range(len(trainer.stages)):
             trainer.begin_stage(number, 0)
             trainer.step(0)
-            if evaluates and trainer.views.subgraph is not None:
-                trainer.evaluate()  # the first evaluation computes the cached parts of the whole graph
             with _looking(trainer) as found:
                 trainer.step(1)
                 costs_of_epoch(trainer)
@@ -172,37 +167,15 @@ class Experiment:
         account[0, MAKING] = nothing | {"graph structure and plan": loaded, MADE: making.height}
         found.account, found.evaluation = account, evaluation
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
-        found.loaded, found.epochs = loaded, sum(stage.epochs for stage in trainer.stages)
+        found.loaded = loaded
         views, convs = trainer.views, trainer.model.convs
-        rows = views.rows_computed(len(convs)) or [views.trained_on.num_owned] * len(convs)
+        rows = views.rows_computed(len(convs)) or [local.num_owned] * len(convs)
         found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
-        if plan.prunes and trainer.views.subgraph is None:
+        if plan.prunes:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)
             found.pruned = sum(share is not None for share in trainer.views.shares)
         return found
-
-
-class _PartOfCopy(TrainingPart):
-    """The part of a copy that training sees.
-
-    Attributes:
-        seen: the subgraph of `--inductive`.
-        pruned: see `Experiment.try_out`.
-    """
-
-    def __init__(self, seen: LocalGraph | None, pruned: int | None) -> None:
-        self._seen, self._number = seen, pruned
-
-    def subgraph(self, local: LocalGraph, comm: Communicator) -> LocalGraph:
-        assert self._seen is not None, "a size has one where the configuration does"
-        return self._seen
-
-    def shares(self, local: LocalGraph, model: Any, comm: Communicator) -> list[LocalGraph | None]:
-        if self._number is not None:
-            for back, conv in enumerate(reversed(model.convs)):
-                conv.worthwhile = 1.0 if back < self._number else -1.0
-        return super().shares(local, model, comm)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
 import torch
 
@@ -158,11 +158,10 @@ class Stream(RowStream[EdgesT]):
         if transfers:
             transfers[0].begin(sent, draw, kind)
         own = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1)
-        about = {"kind": kind, "stream": 0 if self.comm.tape is None else self.comm.tape.begin_stream()}
-        with self._span("own edges", about):
+        with self._span("own edges", {"kind": kind}):
             yield from self.edges.split(Part(own[0], *of_own), rows.interior)
         for number, transfer in enumerate(transfers):
-            with self._span("turn", about | {"turn": f"{number + 1} of {len(transfers)}"}, transfer):
+            with self._span("turn", {"kind": kind, "turn": f"{number + 1} of {len(transfers)}"}):
                 transfer.finish()
                 if number + 1 < len(transfers):
                     transfers[number + 1].begin(sent, draw, kind)
@@ -212,13 +211,10 @@ class Stream(RowStream[EdgesT]):
             self._outer = near.rows.spread(self.edges.first_interior)
         return near.rows.empty(self._outer, width, dtype)
 
-    def _span(
-        self, name: str, about: dict[str, Any], transfer: Transfer | None = None
-    ) -> contextlib.AbstractContextManager[Any]:
+    def _span(self, name: str, about: dict[str, str]) -> contextlib.AbstractContextManager[None]:
         """Of the trace, where one is made."""
-        if self.comm.tape is None:
-            return contextlib.nullcontext()
-        return self.comm.tape.span(name, "turn", about if transfer is None else about | transfer.sizes())
+        tape = self.comm.tape
+        return contextlib.nullcontext() if tape is None else tape.span(name, "turn", about)
 
     def _transfers(self, rows: Rows, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
@@ -227,10 +223,11 @@ class Stream(RowStream[EdgesT]):
         back = Form(0, 0, dtype)
         if returns is not None:
             back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
-        if (form, back) not in self.buffers.cuts(self):
-            self.buffers.cuts(self)[form, back] = self._cut(form, back)
+        cuts = self.buffers.cuts(self)
+        if (form, back) not in cuts:
+            cuts[form, back] = self._cut(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
-        return self.buffers.cuts(self)[form, back]
+        return cuts[form, back]
 
     def _cut(self, form: Form, back: Form) -> list[Transfer]:
         """As many consecutive rounds as fit the buffers are a turn."""

@@ -112,16 +112,6 @@ class Transfer:
         self._added = memory[: shape[0] * shape[1] * shape[2] * back.dtype.itemsize].view(back.dtype).view(shape)
         self._messages: dict[tuple[bool, str], Callable[[], Exchange]] = {}  # by whether they return, and kind
 
-    def sizes(self) -> dict[str, int]:
-        """The trace's description."""
-        rank = self._peers.rank
-        return {
-            "rows_received": self.turn.num_received,
-            "bytes_received": sum(part.nbytes for _, part in self.received.arriving(rank)),
-            "bytes_sent": sum(part.nbytes for _, part in self.packed.leaving(rank)),
-            "bytes_returned": sum(part.nbytes for _, part in self.given.arriving(rank)),
-        }
-
     def begin(self, own: Scaled, draw: int, kind: str) -> None:
         """Pack rows (columns, F) of the plan's columns, and begin to send and receive. draw: key of the rounding."""
         packed, turn = self.packed, self.turn

@@ -12,7 +12,7 @@ no byte is padding. The messages of a turn lie one after another in one buffer, 
 import bisect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -31,8 +31,7 @@ def rounds_at_random(name: str) -> bool:
     return NARROW[name] == torch.int8
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """The form of the rows of one stream.
 
     Attributes:

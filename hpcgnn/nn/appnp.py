@@ -59,7 +59,7 @@ class PropagatedLayer(OwnLayer):
 def _build(layer: type[PropagatedLayer], spec: ModelSpec) -> Model:
     widths = spec.widths
     layers = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths[:-1])]
-    layers.append(layer(widths[-2], widths[-1], spec.hops, spec.teleport, spec.dtype))
+    layers.append(layer(widths[-2], widths[-1], spec.options.hops, spec.options.teleport, spec.dtype))
     return Model(spec, layers, widths[1:-1])
 
 

@@ -56,7 +56,7 @@ def handed_on(spec: ModelSpec, widths: Sequence[int]) -> Sequence[int]:
     Args:
         widths: input width of the first layer, then output widths of all layers.
     """
-    return widths[1:-1] if spec.jumping == "none" else widths[1:]
+    return widths[1:-1] if spec.options.jumping == "none" else widths[1:]
 
 
 def stacked(
@@ -98,7 +98,7 @@ class ModelEntry:
         """The traits of the layers that a spec gives."""
         return traits_of(self.layer(spec))
 
-    def divisor(self, spec: ModelSpec) -> str:
+    def divisor(self, spec: ModelSpec = PLAIN) -> str:
         """The sum of edge weights that the layers divide by: 'mean', 'sym' (graph/local.py), 'relation', or ''."""
         norm = getattr(self.layer(spec), "norm", "")
         return norm if norm in ("mean", "sym", "relation") else ""
@@ -108,10 +108,6 @@ class ModelEntry:
         read = {"all", "types"}
         read |= {"features"} if spec.edge_features else set()
         return not read.isdisjoint(self.traits(spec).edges)
-
-    def reads_weights(self, spec: ModelSpec) -> bool:
-        """Whether layers read the weights of edges."""
-        return "weights" in self.traits(spec).edges
 
     def reads_edge_features(self, spec: ModelSpec) -> bool:
         """Whether layers read features of edges where there are any."""
@@ -133,8 +129,12 @@ class Heads(nn.Module):
     ) -> None:
         super().__init__()
         self.heads, self.width, self.average, self.layer = heads, width, average, layer
-        self.slope, self.attention_dropout = 0.2, spec.attention_dropout
+        self.slope, self.attention_dropout = 0.2, spec.options.attention_dropout
         self.d_in, self.d_out = d_in, width if average else heads * width
+        self.add_weights(spec)
+
+    def add_weights(self, spec: ModelSpec) -> None:
+        """Make the layer's parameters."""
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -159,12 +159,12 @@ def attentive(layer: type[Heads], spec: ModelSpec) -> Model:
     """Attention layers: hidden ones concatenate `heads` heads of `hidden` columns; the last one averages `out_heads`
     heads as wide as the classes.
     """
-    before = typed_projection(spec) if layer.traits.relational else None
+    options, before = spec.options, typed_projection(spec) if layer.traits.relational else None
     convs: list[Heads] = []
     d_first = d_in = spec.d_in if before is None else before.d_out
-    for number in range(spec.layers):
-        last = number == spec.layers - 1 and spec.jumping == "none"
-        width, heads = (spec.classes, spec.out_heads) if last else (spec.hidden, spec.heads)
+    for number in range(options.layers):
+        last = number == options.layers - 1 and options.jumping == "none"
+        width, heads = (spec.classes, options.out_heads) if last else (options.hidden, options.heads)
         convs.append(layer(d_in, width, heads, last and heads > 1, spec, number))
         d_in = convs[-1].d_out
     widths = (d_first, *[conv.d_out for conv in convs])
@@ -189,9 +189,9 @@ def with_residual(conv_class: Any) -> Any:
             input="rows" if conv_class.traits.input == "tiles" else conv_class.traits.input,
         )
 
-        def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int) -> None:
-            super().__init__(d_in, width, heads, average, spec, layer)
-            self.own = Linear(d_in, self.d_out, bias=False, dtype=spec.dtype)
+        def add_weights(self, spec: ModelSpec) -> None:
+            super().add_weights(spec)
+            self.own = Linear(self.d_in, self.d_out, bias=False, dtype=spec.dtype)
 
         def forward(self, graph: Graph, x: Input) -> torch.Tensor:
             y: torch.Tensor = super().forward(graph, x)
@@ -202,19 +202,15 @@ def with_residual(conv_class: Any) -> Any:
     return Residual
 
 
-def projects_by_type(spec: ModelSpec) -> bool:
-    """Whether a relational model projects the features by type of node before its first layer."""
-    return spec.node_types > 1 or spec.sparse_input
-
-
 def typed_projection(spec: ModelSpec) -> TypedProjection | None:
     """The projection to `hidden` columns before the first layer of a relational model, or None. Raises GraphError
     without types of edges.
     """
     if spec.edge_types == 0:
         raise GraphError(
-            f"{spec.model} needs typed edges, and this graph has none; import it with edge types, or use another model"
+            f"{spec.options.model} needs typed edges, and this graph has none; import it with edge types, or use "
+            "another model"
         )
-    if not projects_by_type(spec):
+    if spec.node_types < 2 and not spec.sparse_input:
         return None
-    return TypedProjection(spec.d_in, spec.hidden, max(1, spec.node_types), spec.dtype)
+    return TypedProjection(spec.d_in, spec.options.hidden, max(1, spec.node_types), spec.dtype)

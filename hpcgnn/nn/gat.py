@@ -19,7 +19,7 @@ from torch.nn.functional import leaky_relu
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
 from hpcgnn.ops.handover import Handover
@@ -43,12 +43,10 @@ class GATConv(Heads):
     worthwhile = 0.6
     hands_over = False  # set by the model for layers whose output the next layer takes over
 
-    def __init__(
-        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
-    ) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
-        dtype, self.shape = spec.dtype, AttentionShape(heads, width, self.slope, average)
-        self.linear = Linear(d_in, heads * width, bias=False, dtype=dtype, start="glorot")
+    def add_weights(self, spec: ModelSpec) -> None:
+        dtype, heads, width = spec.dtype, self.heads, self.width
+        self.shape = AttentionShape(heads, width, self.slope, self.average)
+        self.linear = Linear(self.d_in, heads * width, bias=False, dtype=dtype, start="glorot")
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
@@ -87,12 +85,10 @@ class EdgeGATConv(GATConv):
         activation=None,
     )
 
-    def __init__(
-        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
-    ) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
+    def add_weights(self, spec: ModelSpec) -> None:
+        super().add_weights(spec)
         # Zero: it begins as attention without edge features.
-        self.terms = nn.Parameter(torch.zeros(spec.edge_features, heads, dtype=spec.dtype))
+        self.terms = nn.Parameter(torch.zeros(spec.edge_features, self.heads, dtype=spec.dtype))
 
     def message(
         self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor
@@ -113,7 +109,7 @@ class EdgeGATConv(GATConv):
 
 def _layer(spec: ModelSpec) -> Any:
     layer = EdgeGATConv if spec.edge_features else GATConv
-    return with_residual(layer) if spec.linear_residual else layer
+    return with_residual(layer) if spec.options.linear_residual else layer
 
 
 MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

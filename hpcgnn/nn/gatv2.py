@@ -15,7 +15,7 @@ from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
@@ -29,15 +29,12 @@ class GATv2Conv(Heads):
         input="product",
     )
 
-    def __init__(
-        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
-    ) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
-        self.source = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
-        self.target = Linear(d_in, heads * width, dtype=spec.dtype, start="glorot and bias")
-        columns = spec.edge_features
-        self.edge = Linear(columns, heads * width, False, spec.dtype, start="glorot") if columns else None
-        self.attention = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))
+    def add_weights(self, spec: ModelSpec) -> None:
+        d_in, wide, columns = self.d_in, self.heads * self.width, spec.edge_features
+        self.source = Linear(d_in, wide, dtype=spec.dtype, start="glorot and bias")
+        self.target = Linear(d_in, wide, dtype=spec.dtype, start="glorot and bias")
+        self.edge = Linear(columns, wide, False, spec.dtype, start="glorot") if columns else None
+        self.attention = nn.Parameter(torch.zeros(self.heads, self.width, dtype=spec.dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=spec.dtype))
 
     @property
@@ -69,7 +66,7 @@ class GATv2Conv(Heads):
 
 
 def _layer(spec: ModelSpec) -> Any:
-    return with_residual(GATv2Conv) if spec.linear_residual else GATv2Conv
+    return with_residual(GATv2Conv) if spec.options.linear_residual else GATv2Conv
 
 
 MODEL = ModelEntry(_layer, (*ATTENTION, "linear_residual"), attentive)

@@ -43,7 +43,7 @@ class ResidualGCNConv(GCNConv):
 
 
 def _layer(spec: ModelSpec) -> type[GCNConv]:
-    return ResidualGCNConv if spec.linear_residual else GCNConv
+    return ResidualGCNConv if spec.options.linear_residual else GCNConv
 
 
 MODEL = ModelEntry(_layer, (*LINEAR, "linear_residual"))
@@ -73,7 +73,7 @@ class SGCConv(Conv):
 
 
 def _one_map(layer: type[SGCConv], spec: ModelSpec) -> Model:
-    return Model(spec, [layer(spec.d_in, spec.classes, spec.layers, dtype=spec.dtype)], [])
+    return Model(spec, [layer(spec.d_in, spec.classes, spec.options.layers, dtype=spec.dtype)], [])
 
 
 SGC = ModelEntry(lambda spec: SGCConv, ("keep_input",), _one_map, stacked=False)

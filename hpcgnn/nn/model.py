@@ -69,17 +69,18 @@ class Model(nn.Module):
         # In place: its input, the output of a convolution or a norm, is not needed again for the gradient.
         self.spec, self._activation, self.before, self.widths = spec, activation, before, tuple(widths)
         # With a residual both, before and after, must exist, and so must all that a map sees in the end.
-        self._hand_over = hand_over and not spec.residual and spec.jumping == "none"
+        options = spec.options
+        self._hand_over = hand_over and not options.residual and options.jumping == "none"
         self.convs = nn.ModuleList(convs)
         conv: Any  # a Conv or alike: what else it has, its class says
         for conv in convs[: len(self.widths)]:
             conv.kept = spec.kept
             for name in () if spec.hidden_bias else conv.last_biases:
                 conv.get_submodule(name).bias = None
-        self.norms = nn.ModuleList(NORM_LAYERS[spec.norm](width, dtype=spec.dtype) for width in widths)
+        self.norms = nn.ModuleList(NORM_LAYERS[options.norm](width, dtype=spec.dtype) for width in widths)
         self.jump: Linear | None = None
-        if spec.jumping != "none":
-            seen = sum(self.widths) if spec.jumping == "cat" else max(self.widths)
+        if options.jumping != "none":
+            seen = sum(self.widths) if options.jumping == "cat" else max(self.widths)
             self.jump = Linear(seen, spec.classes, dtype=spec.dtype)
         for conv, norm, above in zip(self.convs, self.norms, self.convs[1:], strict=False):
             if hasattr(conv, "hands_over"):
@@ -100,14 +101,14 @@ class Model(nn.Module):
                 h = conv(graph, h)
                 continue
             x = self._activation(self._normalised(graph, norm, h))
-            if self.spec.residual and seen:
+            if self.spec.options.residual and seen:
                 x = x + whole.at(layer - 1).own(seen[-1])
-            seen = [x] if self.spec.jumping in ("none", "last") else [*seen, x]
+            seen = [x] if self.spec.options.jumping in ("none", "last") else [*seen, x]
             if conv is not None:
                 h = conv(graph, graph.dropout(x, self._p, layer))
         if self.jump is None:
             return h
-        return self.jump(whole.dropout(JOINED[self.spec.jumping](seen), self._p, len(self.norms)))
+        return self.jump(whole.dropout(JOINED[self.spec.options.jumping](seen), self._p, len(self.norms)))
 
     def _takes_over(self, conv: nn.Module) -> bool:
         """Whether a layer takes its input over with its memory (see ops/handover.py)."""
@@ -122,17 +123,12 @@ class Model(nn.Module):
         while first > 0 and (traits_of(self.convs[first - 1]).prunable or (first == 1 and self.spec.keeps_input)):
             first -= 1
         # Batch norm needs every row of its input, the output of every layer but the last.
-        return min(len(self.convs) - first, 1 if self.spec.norm == "batch" else len(self.convs))
-
-    @property
-    def input_in_tiles(self) -> bool:
-        """Whether the first layer takes ConstantRows."""
-        return self.before is None and traits_of(self.convs[0]).input == "tiles"
+        return min(len(self.convs) - first, 1 if self.spec.options.norm == "batch" else len(self.convs))
 
     @property
     def is_local(self) -> bool:
         """Whether the model sees each node alone: no neighbours, and no statistics of all nodes."""
-        return self.spec.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
+        return self.spec.options.norm != "batch" and all(traits_of(conv).neighbours == "none" for conv in self.convs)
 
     def _input_layer(self, graph: Graph) -> torch.Tensor | Handover:
         """The first convolution, whose input never changes: nothing is exchanged for it after the first step if it
@@ -140,12 +136,13 @@ class Model(nn.Module):
         """
         conv: Any = self.convs[0]
         x: Any = graph.features  # of numbers where the aggregate is kept
-        p = 0.0 if self.spec.input_dropout == "none" else self._p
+        p = 0.0 if self.spec.options.input_dropout == "none" else self._p
         if not self.spec.keeps_input:
-            x = graph.constant_rows(x, p, 0) if self.input_in_tiles or self.spec.held else graph.dropout(x, p, 0)
+            in_tiles = self.before is None and traits_of(conv).input == "tiles"
+            x = graph.constant_rows(x, p, 0) if in_tiles or self.spec.held else graph.dropout(x, p, 0)
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.aggregate))
-        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.input_dropout == "scaled")
+        return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.options.input_dropout == "scaled")
 
     def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
         """Return the norm of h, computed in the parameters' precision and rounded to h's."""
@@ -153,4 +150,4 @@ class Model(nn.Module):
 
     @property
     def _p(self) -> float:
-        return self.spec.dropout if self.training else 0.0
+        return self.spec.options.dropout if self.training else 0.0

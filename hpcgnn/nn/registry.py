@@ -38,13 +38,14 @@ def ignored(spec: ModelSpec, num_edge_features: int) -> list[str]:
 
     num_edge_features: of the graph.
     """
-    entry, lines = MODELS[spec.model], list[str]()
-    what = "{} of this graph's edges are ignored by --model " + spec.model + "; {} reads them"
-    if entry.traits(spec).neighbours == "none":  # the model ignores all edges
+    model, lines = spec.options.model, list[str]()
+    entry, what = MODELS[model], f"{{}} of this graph's edges are ignored by --model {model}; {{}} reads them"
+    traits = entry.traits(spec)
+    if traits.neighbours == "none":  # the model ignores all edges
         return lines
-    if spec.weighted and not entry.reads_weights(spec):
+    if spec.weighted and "weights" not in traits.edges:
         lines.append(what.format("the weights", "gcn, sage, gin or sgc"))
-    if spec.edge_types and not entry.traits(spec).relational and entry.uses is not None:
+    if spec.edge_types and not traits.relational and entry.uses is not None:
         lines.append(what.format(f"the {spec.edge_types} types", "rgcn or rgat"))
     if num_edge_features and not spec.edge_features:
         reads = entry.reads_edge_features(spec)
@@ -85,14 +86,14 @@ def register(name: str, self_loops: str = "keep") -> Callable[[type[ConvClass]],
 
 def complete(spec: ModelSpec) -> ModelSpec:
     """Return the spec completed with the facts that its model implies."""
-    entry = MODELS[spec.model]
-    if spec.jumping != "none" and "jumping" not in (entry.uses or ("jumping",)):
+    options, entry = spec.options, MODELS[spec.options.model]
+    if options.jumping != "none" and "jumping" not in (entry.uses or ("jumping",)):
         raise ConfigError.on_all(
-            f"--jumping {spec.jumping}: {spec.model} has no layers to see at the end; leave it out"
+            f"--jumping {options.jumping}: {options.model} has no layers to see at the end; leave it out"
         )
     edge_features = spec.edge_features if entry.reads_edge_features(spec) else 0
     spec = replace(spec, edge_features=edge_features, stacked=entry.stacked)
-    traits, hidden = entry.traits(spec), entry.stacked and (spec.layers > 1 or spec.jumping != "none")
-    bare = hidden and spec.norm == "batch" and entry.uses is not None
+    traits, hidden = entry.traits(spec), entry.stacked and (options.layers > 1 or options.jumping != "none")
+    bare = hidden and options.norm == "batch" and entry.uses is not None
     constant = traits.neighbours == "sums" and not spec.changing
     return replace(spec, constant_input=constant, hidden_bias=not bare)

@@ -60,9 +60,9 @@ class RGCNConv(nn.Module):
 def _rgcn(layer: type[RGCNConv], spec: ModelSpec) -> Model:
     before, widths = typed_projection(spec), spec.widths
     if before is not None:
-        widths = (spec.hidden, *widths[1:])
+        widths = (spec.options.hidden, *widths[1:])
     relations = spec.edge_types + spec.loop_relation
-    convs = [layer(a, b, relations, spec.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
+    convs = [layer(a, b, relations, spec.options.bases, spec.dtype) for a, b in itertools.pairwise(widths)]
     return Model(spec, convs, handed_on(spec, widths), before=before)
 
 
@@ -75,10 +75,10 @@ class RGATConv(Heads):
     traits = LayerTraits(neighbours="products", edges=("types",))
     last_biases = ("own",)
 
-    def __init__(self, d_in: int, width: int, heads: int, average: bool, spec: ModelSpec, layer: int = 0) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
+    def add_weights(self, spec: ModelSpec) -> None:
+        d_in, heads, width = self.d_in, self.heads, self.width
         relations = spec.edge_types + spec.loop_relation
-        self.num_bases = min(spec.bases, max(1, relations))
+        self.num_bases = min(spec.options.bases, max(1, relations))
         self.coefficients = nn.Parameter(torch.zeros(relations, self.num_bases, dtype=spec.dtype))
         self.bases = nn.Parameter(torch.zeros(self.num_bases, d_in, heads * width, dtype=spec.dtype))
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=spec.dtype))

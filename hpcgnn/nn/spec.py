@@ -1,24 +1,25 @@
-"""The description of a model, as plain values."""
+"""The description of a model: its options, and what the graph and the run decide about it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
 
 from hpcgnn.options.inputs import inputs_of
+from hpcgnn.options.model import ModelConfig
 
 #: Of fields that follow from the model: checkpoints need not hold them.
 DERIVED = {"derived": True}
+#: Options that checkpoints hold. Of a plugin they hold the code, and config.toml holds those that must stay.
+_OPTIONS = [each.name for each in fields(ModelConfig) if each.name != "plugin" and each.metadata["on_resume"] != "same"]
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The values that decide a model's parameters and arithmetic; stored in checkpoints and compared on resume.
+    """The values that decide a model's parameters and arithmetic.
 
     Attributes:
-        input_dropout: 'aggregate' drops elements of the kept aggregate. 'scaled' does too, with the noise of a mean of
-            rows (ops/dropout.py). 'raw' drops elements of the features (with one exchange per epoch if they are dense),
-            and 'none' drops none there. The default here is that of the oldest checkpoints, not the option's.
+        options: the section [model] of the configuration.
         constant_input: whether the first layer's aggregate of the features has no parameters in it, so that it can be
             kept.
         loop_relation: whether added self loops are a relation of their own, the last one (rgcn and rgat with
@@ -28,48 +29,40 @@ class ModelSpec:
         kept: type of the outputs and messages of hidden layers (None: the same).
         inputs: the text of `inputs_text`.
         edge_features: number of edge feature columns that the model reads.
-        linear_residual: whether each layer adds a linear map of its input.
-        keep: 'exact' or 'int8': what layers keep for the gradient.
         stacked: whether each layer has a map of its own.
         facts: (name, value) of the graph file, of the model's entry.
         same_edges: whether all epochs train on the same edges.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
     """
 
-    model: str
+    options: ModelConfig = field(metadata=DERIVED)
     d_in: int
     classes: int
-    layers: int
-    hidden: int
-    dropout: float = 0.0
-    norm: str = "none"
-    residual: bool = False
-    input_dropout: str = "aggregate"
-    keep_input: str = "auto"
     sparse_input: bool = False
-    heads: int = 1
-    out_heads: int = 1
-    attention_dropout: float = 0.0
-    bases: int = 4
     weighted: bool = False
     edge_types: int = 0
     loop_relation: bool = False
     node_types: int = 0
-    hops: int = 10
-    teleport: float = 0.1
-    jumping: str = "none"
     constant_input: bool = True
     hidden_bias: bool = True
     dtype: torch.dtype = torch.float32
     kept: torch.dtype | None = None
     inputs: str = "file"
     edge_features: int = 0
-    linear_residual: bool = False
-    keep: str = field(default="exact", metadata=DERIVED)
     stacked: bool = field(default=True, metadata=DERIVED)
     facts: tuple[tuple[str, Any], ...] = field(default=(), metadata=DERIVED)
     same_edges: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """The values that a checkpoint has, and that a run which uses it must have as well."""
+        own = [each.name for each in fields(self) if not each.metadata.get("derived")]
+        return {
+            **{name: str(getattr(self.options, name)) for name in _OPTIONS},
+            **{name: str(getattr(self, name)) for name in own},
+            **{name: str(value) for name, value in self.facts},
+        }
 
     @property
     def learned(self) -> int:
@@ -86,8 +79,9 @@ class ModelSpec:
         """Input and output widths of the layers: (d_in, hidden, …, classes), or hidden ones to the end where a map
         comes after them.
         """
-        last = self.classes if self.jumping == "none" else self.hidden
-        return (self.d_in, *[self.hidden] * (self.layers - 1), last)
+        options = self.options
+        last = self.classes if options.jumping == "none" else options.hidden
+        return (self.d_in, *[options.hidden] * (options.layers - 1), last)
 
     @property
     def first_width(self) -> int:
@@ -106,10 +100,16 @@ class ModelSpec:
         It pays where they are dense and not much wider than the first layer's output; else they are transformed first.
         It changes from step to step where the edges do.
         """
-        if self.sparse_input or self.input_dropout == "raw" or not (self.constant_input and self.same_edges):
+        options = self.options
+        if self.sparse_input or options.input_dropout == "raw" or not (self.constant_input and self.same_edges):
             return False
-        return self.keep_input == "always" or (self.keep_input == "auto" and self.d_in <= 2 * self.first_width)
+        return options.keep_input == "always" or (options.keep_input == "auto" and self.d_in <= 2 * self.first_width)
+
+    @property
+    def drops_rows(self) -> bool:
+        """Whether training drops elements of the features, which each rank sends again in every epoch."""
+        return self.options.input_dropout == "raw" and self.options.dropout > 0
 
 
-#: What a layer takes its options from that is made by itself, and not by a model: the defaults.
-PLAIN = ModelSpec(model="", d_in=0, classes=0, layers=1, hidden=0)
+#: The spec of a layer that is made by itself, and not by a model.
+PLAIN = ModelSpec(ModelConfig(), 0, 0)

@@ -37,7 +37,7 @@ class KeptAggregate:
 
     def convolve(self, stage: "LayerStage", graph: Graph, p: float) -> torch.Tensor:
         """The layer's output on the input, with dropout at rate p."""
-        scaled = stage.spec.input_dropout == "scaled"
+        scaled = stage.spec.options.input_dropout == "scaled"
         return stage.conv.combine_constants(graph, self.aggregate, self.input, p, stage.layer, scaled=scaled)
 
 
@@ -90,9 +90,9 @@ class LayerStage(nn.Module):
         return [self.conv]
 
     def forward(self, graph: Graph) -> torch.Tensor:
-        p = self.spec.dropout if self.training else 0.0
+        p = self.spec.options.dropout if self.training else 0.0
         frozen = self._frozen()
-        drops_input = self.layer > 0 or self.spec.input_dropout != "none"
+        drops_input = self.layer > 0 or self.spec.options.input_dropout != "none"
         h = frozen.convolve(self, graph, p if drops_input else 0.0)
         if self.head is None:
             return h
@@ -113,7 +113,7 @@ class LayerStage(nn.Module):
         if x is h and not isinstance(self.conv, LinearConv):
             x = h.clone()  # a layer may need its output for its gradient, and the activation is in place
         x = self._activation(x)
-        return x + frozen.own if self.spec.residual and self.layer > 0 else x
+        return x + frozen.own if self.spec.options.residual and self.layer > 0 else x
 
 
 def add_heads(model: Model) -> None:

@@ -14,7 +14,7 @@ from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
@@ -23,13 +23,11 @@ class TransformerConv(Heads):
     traits = LayerTraits(neighbours="products", edges=("features",), codes=True, input="product")
     last_biases = ("own", "key_value")  # softmaxes pass on the values' bias, and the keys' cancels in them
 
-    def __init__(
-        self, d_in: int, width: int, heads: int = 1, average: bool = False, spec: ModelSpec = PLAIN, layer: int = 0
-    ) -> None:
-        super().__init__(d_in, width, heads, average, spec, layer)
-        self.query = Linear(d_in, heads * width, dtype=spec.dtype)
-        self.key_value = Linear(d_in, 2 * heads * width, dtype=spec.dtype)
-        self.edge = Linear(spec.edge_features, heads * width, False, spec.dtype) if spec.edge_features else None
+    def add_weights(self, spec: ModelSpec) -> None:
+        d_in, wide, columns = self.d_in, self.heads * self.width, spec.edge_features
+        self.query = Linear(d_in, wide, dtype=spec.dtype)
+        self.key_value = Linear(d_in, 2 * wide, dtype=spec.dtype)
+        self.edge = Linear(columns, wide, False, spec.dtype) if columns else None
         self.own = Linear(d_in, self.d_out, dtype=spec.dtype)
 
     def message(

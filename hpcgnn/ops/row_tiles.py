@@ -36,8 +36,10 @@ def tile_rows(threads: int | None = None) -> int:
     if threads is None and fixed is not None:
         return fixed
     threads = threads or torch.get_num_threads()
+    if threads == 1:
+        return TILE_ROWS
     most = MOST_ROWS if kernels.one_pass(torch.float32, threads) else MOST_ROWS_STEPWISE
-    return TILE_ROWS if threads == 1 else min(2 * TILE_ROWS * threads, most)
+    return min(2 * TILE_ROWS * threads, most)
 
 
 def edge_tile_bytes() -> int:

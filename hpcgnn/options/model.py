@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Having, at_least, option
-
-#: Values of `--jumping` with a linear map behind the last convolution.
-HEADS = ("cat", "max", "sum", "last")
+from hpcgnn.declaring import Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +16,6 @@ class ModelConfig:
         flag=True,
         least=1,
         by_model=True,
-        needs={"layers": at_least(2), "model": ("rgcn", "rgat"), "jumping": HEADS},
         also={"task": Having("embeds")},
     )
     dropout: float = option(0.5, "dropout probability before every layer", flag=True, least=0.0, below=1.0)
@@ -45,8 +41,6 @@ class ModelConfig:
         details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
         "scale each. The forward pass is unchanged, and gradients are right in the mean.",
         choices=("exact", "int8"),
-        needs={"layers": at_least(2), "jumping": ("cat",)},
-        strict=True,
         on_resume="same",
     )
     heads: int = option(
@@ -55,7 +49,6 @@ class ModelConfig:
         details="--hidden is the width of each head.",
         least=1,
         by_model=True,
-        needs={"layers": at_least(2), "jumping": HEADS},
     )
     out_heads: int = option(
         1,
@@ -63,7 +56,6 @@ class ModelConfig:
         details="Each head is as wide as the classes.",
         least=1,
         by_model=True,
-        needs={"jumping": ("none",)},
     )
     attention_dropout: float = option(0.0, "dropout of attention coefficients", least=0.0, below=1.0, by_model=True)
     hops: int = option(
@@ -83,13 +75,11 @@ class ModelConfig:
         flag=True,
         choices="norms",
         by_model=True,
-        needs={"layers": at_least(2), "jumping": HEADS},
     )
     residual: bool = option(
         False,
         "add the input of hidden layers to their output",
         by_model=True,
-        needs={"layers": at_least(3), "jumping": HEADS},
     )
     linear_residual: bool = option(
         False,
@@ -102,7 +92,7 @@ class ModelConfig:
         "logits by a linear map of all layers' outputs, or the last",
         details="The outputs are joined (cat), added (sum) or as their maximum (max); last takes the last layer's "
         "alone. All layers are then hidden. none: the last layer makes the logits.",
-        choices=("none", *HEADS),
+        choices=("none", "cat", "max", "sum", "last"),
         by_model=True,
         strict=True,
     )

@@ -19,16 +19,16 @@ class Removed(NamedTuple):
     trained: bool = True
 
 
-_TEACHERS = "leave it out, or train with version 0.4.0"
+_EARLIER = "leave it out, or train with version 0.4.0"
 REMOVED = {
-    "consistency": Removed(0.0, _TEACHERS),
-    "consistency_decay": Removed(0.99, _TEACHERS),
-    "consistency_confidence": Removed(0.7, _TEACHERS),
-    "consistency_warmup": Removed(0, _TEACHERS),
-    "distill": Removed("", _TEACHERS),
-    "distill_weight": Removed(1.0, _TEACHERS),
-    "distill_temperature": Removed(1.0, _TEACHERS),
-    "distill_confidence": Removed(0.0, _TEACHERS),
+    "consistency": Removed(0.0, _EARLIER),
+    "consistency_decay": Removed(0.99, _EARLIER),
+    "consistency_confidence": Removed(0.7, _EARLIER),
+    "consistency_warmup": Removed(0, _EARLIER),
+    "distill": Removed("", _EARLIER),
+    "distill_weight": Removed(1.0, _EARLIER),
+    "distill_temperature": Removed(1.0, _EARLIER),
+    "distill_confidence": Removed(0.0, _EARLIER),
     "hop_attention": Removed("none", "leave it out: sign joins the hops", trained=False),
     "torch_backend": Removed("gloo", "use comm = 'torch' for gloo, or 'ccl' for oneccl_bindings_for_pytorch"),
     "finetune_lr": Removed(0.0, "all layers are trained with --lr"),
@@ -45,6 +45,7 @@ REMOVED = {
     "initial_weights": Removed("pyg", "layers start as PyG's do, which learn sooner"),
     "warm_start": Removed(False, "leave it out: each layer starts from new weights"),
     "reduce_bucket": Removed(1.0, "leave it out: all gradients are one sum"),
+    "ema": Removed(0.0, _EARLIER),
     "watch": Removed("", "take a plugin of the loop, whose after_record gets every record (docs/extending.md)"),
     "halo_bits": Removed(4.0, "--halo-dtype int8 is a fixed width"),
     "private_features": Removed(False, "leave it out: summary.json has the bytes of each kind that left a rank"),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, Need, option
+from hpcgnn.declaring import YEAR, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,8 +13,6 @@ class RunConfig:
         "continue the run in --run-dir, or begin it",
         details="The run's config.toml has the options, unless others are given.",
         flag=True,
-        needs={"run_dir": Need("of an earlier run", bool)},
-        strict=True,
     )
     seed: int = option(
         0, "seed of initial parameters, dropout and all draws", flag=True, least=-(2**63), most=2**63 - 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import Having, at_least, option
+from hpcgnn.declaring import Having, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ScheduleConfig:
         "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
         flag=True,
         choices=("fp32", "bf16", "int8"),
-        needs={"schedule": Having("narrows_rows"), "correct_every": at_least(1)},
+        needs={"schedule": Having("narrows_rows"), "correct_every": range(1, 2**31)},
     )
     prune: str = option(
         "auto",

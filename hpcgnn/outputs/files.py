@@ -1,4 +1,4 @@
-"""Files of results by node: HDF5, CSV or parquet, by the suffix of their name.
+"""Files of results by node: HDF5 or CSV, by the suffix of their name.
 
 One rank writes them, slab by slab. Each file is complete under its name, or not there, and none ever lies whole in
 memory.
@@ -6,7 +6,6 @@ memory.
 
 import contextlib
 import csv
-import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +15,11 @@ import numpy as np
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
-from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.errors import RunDirError
 from hpcgnn.graphfile.hdf5 import as_texts, create_dataset, replacing, text_type, write_attributes, written_file
 from hpcgnn.output_files import check_outputs, files_of_run
-from hpcgnn.records import to_json
 
-EXPECTED = ".h5 or .hdf5 (arrays), .csv or .parquet (a table)"
+EXPECTED = ".h5 or .hdf5 (arrays), or .csv (a table)"
 # Numbers whose text is made at a time; as Python has them they take some fifty bytes each.
 _NUMBERS = 1 << 19
 #: put(nodes int64 (m,), their ids (m,) or None, {name: rows (m, width)}): the next rows of the file.
@@ -72,16 +70,12 @@ class Contents:
 
 
 def check_name(option: str, path: str | Path) -> None:
-    """Raise RunDirError for a suffix of no known format, ConfigError for a format that cannot be written here. option:
-    the option that named the file.
-    """
+    """Raise RunDirError for a suffix of no known format. option: the option that named the file."""
     path = Path(path)
     if path.suffix.lower() not in WRITERS:
         raise RunDirError(
             f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}"
         )
-    if path.suffix.lower() == ".parquet":
-        _pyarrow(f"{option} {path}")
 
 
 def files_read(config: Config) -> list[str | Path]:
@@ -172,40 +166,5 @@ def written_csv(path: str | Path, contents: Contents) -> Iterator[Put]:
         yield put
 
 
-@contextlib.contextmanager
-def written_parquet(path: str | Path, contents: Contents) -> Iterator[Put]:
-    """Yield the verb that writes the next rows of a new table in Parquet. Raises FormatError where it cannot be
-    written.
-    """
-    arrow, parquet = _pyarrow(path)
-    kinds = {"node": arrow.int64(), "class_name": arrow.string()}
-    kinds["id"] = arrow.string() if contents.id_dtype.kind == "S" else arrow.from_numpy_dtype(contents.id_dtype)
-    for name in contents.widths:
-        kinds |= dict.fromkeys(contents.columns(name), arrow.from_numpy_dtype(contents.dtypes[name]))
-    schema = arrow.schema(
-        [(heading, kinds[heading]) for heading in _headings(contents)],
-        metadata={"hpcgnn": to_json(contents.origin)},
-    )
-    with replacing(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
-
-        def put(nodes: np.ndarray, ids: np.ndarray | None, slab: Mapping[str, np.ndarray]) -> None:
-            columns = _table(contents, nodes, ids, slab)
-            arrays = [arrow.array(column, kinds[heading]) for heading, column in columns.items()]
-            writer.write_table(arrow.table(arrays, schema=schema))
-
-        yield put
-
-
-def _pyarrow(what: str | Path) -> tuple[Any, Any]:
-    """(pyarrow, pyarrow.parquet). ConfigError where it is not installed."""
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ConfigError(
-            f"{what}: writing parquet needs pyarrow, which is not installed: pip install 'hpcgnn[parquet]', or choose "
-            "a name that ends with .h5 or .csv"
-        ) from error
-
-
 #: By the suffix of a file's name.
-WRITERS = {".h5": written_hdf5, ".hdf5": written_hdf5, ".csv": written_csv, ".parquet": written_parquet}
+WRITERS = {".h5": written_hdf5, ".hdf5": written_hdf5, ".csv": written_csv}

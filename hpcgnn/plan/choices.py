@@ -13,7 +13,7 @@ def registry_choices() -> Choices:
     from hpcgnn.comm.session import TRANSPORTS
     from hpcgnn.nn.norm import NORM_LAYERS
     from hpcgnn.nn.registry import MODELS
-    from hpcgnn.plan.rules import check_options
+    from hpcgnn.plan.run_plan import check_options
     from hpcgnn.registry import load_extras
     from hpcgnn.schedules.schedule_registry import SCHEDULES
     from hpcgnn.tasks.registry import TASKS, task_traits

@@ -1,7 +1,5 @@
 """The ModelSpec of a configuration on a graph, and a check that the graph has all the columns it needs."""
 
-from dataclasses import asdict, fields
-
 import torch
 
 from hpcgnn.config import Config
@@ -21,9 +19,9 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
     check_features(config, inputs, meta)
-    entry, names = MODELS[options.model], {field.name for field in fields(ModelSpec)}
+    entry = MODELS[options.model]
     spec = ModelSpec(
-        **{name: value for name, value in asdict(options).items() if name in names},
+        options,
         d_in=inputs.columns(meta.num_features, meta.num_edge_features, meta.num_classes),
         classes=options.hidden if task_traits(config.task.task).embeds else meta.num_classes,
         sparse_input=meta.sparse_features and inputs.file,

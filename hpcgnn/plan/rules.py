@@ -1,77 +1,22 @@
 """Which options go together, by the traits of the model, the schedule, the task and the transport.
 
-A rule is a generator of refusals: each condition stands beside the line that a user reads. These rules need no graph:
-`check_options` runs as soon as options are read, on the login node as well as in a job.
+A rule is a generator of refusals of a RunPlan: each condition stands beside the line that a user reads.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
-from hpcgnn.comm.session import TRANSPORTS
-from hpcgnn.config import Config
 from hpcgnn.declaring import allowed, flag
-from hpcgnn.errors import ConfigError
-from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import PLAIN
-from hpcgnn.options.inputs import inputs_of, made_flags
-from hpcgnn.schedules.base import ScheduleEntry
+from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.tasks.registry import task_traits
-from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
+from hpcgnn.traits import LayerTraits, ScheduleTraits
 
+if TYPE_CHECKING:
+    from hpcgnn.plan.run_plan import RunPlan
 
-@dataclass(frozen=True)
-class Selection:
-    """A configuration with the entries and traits of its model, schedule, task and transport."""
-
-    config: Config
-
-    @property
-    def model(self) -> ModelEntry:
-        return MODELS[self.config.model.model]
-
-    @property
-    def layers(self) -> LayerTraits:
-        """The traits of the model's layers, as far as the configuration alone decides."""
-        return self.model.traits()
-
-    @property
-    def divisor(self) -> str:
-        """See ModelEntry.divisor."""
-        return self.model.divisor(PLAIN)
-
-    @property
-    def entry(self) -> ScheduleEntry:
-        return SCHEDULES[self.config.schedule.schedule]
-
-    @property
-    def schedule(self) -> ScheduleTraits:
-        return self.entry.traits
-
-    @property
-    def task(self) -> TaskTraits:
-        return task_traits(self.config.task.task)
-
-    @property
-    def transport(self) -> TransportTraits:
-        return TRANSPORTS[self.config.run.comm].traits
-
-    @property
-    def changing(self) -> str:
-        """The option by which the input changes from step to step, or ''."""
-        if inputs_of(self.config.task.features).learned:
-            return f"--features {self.config.task.features}"
-        return next(iter(made_flags(self.config.task)), "")
-
-
-def check_options(config: Config) -> None:
-    """Raise ConfigError for the first rule that a configuration breaks."""
-    selection = Selection(config)
-    for rule in RULES:
-        for refusal in rule(selection):
-            raise ConfigError(refusal)
-    selection.entry.check(config, config.model.layers if selection.model.stacked else 1)
+Rule = Callable[["RunPlan"], Iterator[str]]
 
 
 def schedules_with(allows: Callable[[ScheduleTraits], bool]) -> str:
@@ -85,7 +30,7 @@ def models_with(allows: Callable[[LayerTraits], bool]) -> str:
     return ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else "".join(names)
 
 
-def _owners(of: Selection) -> Iterator[str]:
+def _owners(of: "RunPlan") -> Iterator[str]:
     """Options of another schedule than the chosen one."""
     options, traits = of.config.schedule, {name: entry.traits for name, entry in SCHEDULES.items()}
     for declared in fields(options):
@@ -97,7 +42,7 @@ def _owners(of: Selection) -> Iterator[str]:
             )
 
 
-def _layer_by_layer(of: Selection) -> Iterator[str]:
+def _layer_by_layer(of: "RunPlan") -> Iterator[str]:
     """Schedules that train layers one by one."""
     model, options = of.config.model, of.config.schedule
     if not of.schedule.layer_by_layer:
@@ -120,7 +65,7 @@ def _layer_by_layer(of: Selection) -> Iterator[str]:
         )
 
 
-def _inputs(of: Selection) -> Iterator[str]:
+def _inputs(of: "RunPlan") -> Iterator[str]:
     """The subgraph of --inductive, inputs that change, and losses of all rows."""
     config, task, schedule = of.config, of.config.task, of.config.schedule.schedule
     exact = schedules_with(lambda traits: traits.exact_epochs)
@@ -148,7 +93,7 @@ def _inputs(of: Selection) -> Iterator[str]:
         )
 
 
-def _precision(of: Selection) -> Iterator[str]:
+def _precision(of: "RunPlan") -> Iterator[str]:
     """Formats of numbers."""
     model, options, run = of.config.model, of.config.schedule, of.config.run
     exact = schedules_with(lambda traits: traits.exact_epochs)
@@ -171,7 +116,7 @@ def _precision(of: Selection) -> Iterator[str]:
         )
 
 
-def _messages(of: Selection) -> Iterator[str]:
+def _messages(of: "RunPlan") -> Iterator[str]:
     """Options that need messages between two ranks alone."""
     if of.schedule.pairwise and not of.transport.pairwise:
         yield (
@@ -180,5 +125,52 @@ def _messages(of: Selection) -> Iterator[str]:
         )
 
 
-#: In the order in which they are checked. Packages of `hpcgnn.extras` append theirs.
-RULES: list[Callable[[Selection], Iterator[str]]] = [_owners, _layer_by_layer, _inputs, _precision, _messages]
+def _halo(of: "RunPlan") -> Iterator[str]:
+    """Sums that ranks may not send, and rows that cannot be read in place."""
+    options, model = of.config.schedule, of.config.model.model
+    if of.in_place and not of.can_read_in_place:
+        yield (
+            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums; "
+            "the same edges in all epochs, no --memory, only --keep exact, a task of "
+            f"labels; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
+            "--intra-node messages"
+        )
+    if options.halo == "least" and not of.takes_sums:
+        yield (
+            f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
+            "neighbours one by one; expected gcn, sage, gin or sgc; --schedule "
+            f"{schedules_with(lambda traits: traits.partial_sums == 'always')}, or "
+            f"{schedules_with(lambda traits: traits.partial_sums == 'dense')} with dense features and without "
+            "--input-dropout raw; the same edges in all epochs; and a task of labels; use --halo auto, which sends "
+            "sums where it can"
+        )
+
+
+def _keep(of: "RunPlan") -> Iterator[str]:
+    """Rounded activations whose gradients would not be right in the mean."""
+    config, model = of.config, of.config.model
+    able = of.layers.codes and not of.spec.edge_features and model.jumping != "max" and config.run.precision != "mixed"
+    if model.keep != "exact" and not (able and of.schedule.exact_epochs):
+        yield (
+            "--keep int8: expected --model gcn, sage, gin, or gat, gatv2 or transformer without "
+            "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
+            f"got --model {model.model}, --jumping {model.jumping}, "
+            f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
+        )
+
+
+def _counted(of: "RunPlan") -> Iterator[str]:
+    """The subgraph of --inductive."""
+    if of.config.data.inductive:
+        yield (
+            "estimate counts no subgraph of --inductive; expected no --inductive, or a run of a few epochs, whose "
+            "summary.json has its messages and memory"
+        )
+
+
+#: Rules about options alone, in the order in which they are checked; about a graph's plan; about one that trains; about
+#: messages that `hpcgnn estimate` does not count. Packages of extras append theirs.
+RULES: list[Rule] = [_owners, _layer_by_layer, _inputs, _precision, _messages]
+PLAN_RULES: list[Rule] = [_halo]
+TRAINING_RULES: list[Rule] = [_keep]
+COUNTING_RULES: list[Rule] = [_counted]

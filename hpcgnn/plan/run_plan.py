@@ -4,21 +4,27 @@ train, evaluate, predict, dry runs and estimates read it and decide nothing agai
 one line of refusal.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.wire import rounds_at_random
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.options.inputs import Inputs, inputs_of
+from hpcgnn.nn.entry import ModelEntry
+from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.options.inputs import Inputs, inputs_of, made_flags
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.rules import Selection, schedules_with
-from hpcgnn.tasks.registry import resolve_task
+from hpcgnn.plan.rules import PLAN_RULES, RULES, TRAINING_RULES, Rule
+from hpcgnn.schedules.base import ScheduleEntry
+from hpcgnn.schedules.schedule_registry import SCHEDULES
+from hpcgnn.tasks.registry import resolve_task, task_traits
+from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
 
 #: Types that float32 has all numbers of, by their names in a file.
 _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
@@ -28,19 +34,48 @@ NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
 
 
 @dataclass(frozen=True)
-class RunPlan(Selection):
-    """The decisions of a run, which follow from its configuration and its ModelSpec.
+class RunPlan:
+    """The decisions of a run, with the entries and traits of its model, schedule, task and transport.
 
     Attributes:
-        config: the configuration, with the task, the metric, the loss and the self loops decided.
-        spec: the ModelSpec.
+        config: the configuration; of a graph, with the task, the metric, the loss and the self loops decided.
+        spec: the ModelSpec; PLAIN until the graph is known.
     """
 
-    spec: ModelSpec
+    config: Config
+    spec: ModelSpec = PLAIN
 
     @property
-    def _layer_spec(self) -> ModelSpec:
-        return self.spec
+    def model(self) -> ModelEntry:
+        return MODELS[self.config.model.model]
+
+    @property
+    def layers(self) -> LayerTraits:
+        """The traits of the model's layers, as far as the configuration alone decides."""
+        return self.model.traits()
+
+    @property
+    def entry(self) -> ScheduleEntry:
+        return SCHEDULES[self.config.schedule.schedule]
+
+    @property
+    def schedule(self) -> ScheduleTraits:
+        return self.entry.traits
+
+    @property
+    def task(self) -> TaskTraits:
+        return task_traits(self.config.task.task)
+
+    @property
+    def transport(self) -> TransportTraits:
+        return TRANSPORTS[self.config.run.comm].traits
+
+    @property
+    def changing(self) -> str:
+        """The option by which the input changes from step to step, or ''."""
+        if inputs_of(self.config.task.features).learned:
+            return f"--features {self.config.task.features}"
+        return next(iter(made_flags(self.config.task)), "")
 
     @property
     def prunes(self) -> bool:
@@ -57,8 +92,8 @@ class RunPlan(Selection):
         Layers must make only sums with fixed factors of rows of others, and the schedule must need no single row.
         """
         spec = self.spec
-        keeps_rows = spec.sparse_input or (spec.input_dropout == "raw" and spec.dropout > 0)
-        allowed = {"always": True, "dense": not keeps_rows, "never": False}[self.schedule.partial_sums]
+        dense = not (spec.sparse_input or spec.drops_rows)
+        allowed = {"always": True, "dense": dense, "never": False}[self.schedule.partial_sums]
         # A loss of all rows reads single rows of sources, and other edges would change the terms of a sum.
         return allowed and not self.task.all_rows and spec.same_edges and self.layers.fixed_sums
 
@@ -111,8 +146,7 @@ class RunPlan(Selection):
             return False
         if not spec.constant_input:  # layer by layer, a copy of the halo stays in memory with the own rows
             return layer.input == "tiles" and not schedule.layer_by_layer and not spec.edge_features
-        raw = spec.input_dropout == "raw" and spec.dropout > 0
-        return layer.neighbours == "sums" and (spec.keeps_input or (schedule.layer_by_layer and not raw))
+        return layer.neighbours == "sums" and (spec.keeps_input or (schedule.layer_by_layer and not spec.drops_rows))
 
     @property
     def multiplies_input(self) -> bool:
@@ -138,10 +172,6 @@ class RunPlan(Selection):
         """The plan of the same model with other options, by their flat names."""
         return replace(self, config=self.config.replace(**options))
 
-    def on(self, partition: str, threads: int) -> "RunPlan":
-        """The same plan with the name of the stored map ('': one that is made for the run) and the threads."""
-        return self.changed(partition=partition or self.config.data.partition, threads=threads)
-
     def deciding(self, in_place: bool) -> "RunPlan":
         """The same plan, where --intra-node auto has come to a decision; any other plan as it is."""
         if not self.may_read_in_place:
@@ -162,50 +192,20 @@ def rows_in_place_pay(ranks_on_node: int, huge_pages: bool) -> bool:
     return huge_pages or ranks_on_node >= MANY_RANKS
 
 
-def _halo(of: RunPlan) -> Iterator[str]:
-    """Sums that ranks may not send, and rows that cannot be read in place."""
-    options, model = of.config.schedule, of.spec.model
-    if of.in_place and not of.can_read_in_place:
-        yield (
-            "--intra-node shared: expected --comm mpi, and --schedule sar, or lazy with a model that keeps sums; "
-            "the same edges in all epochs, no --memory, only --keep exact, a task of "
-            f"labels; got --comm {of.config.run.comm}, --schedule {options.schedule}, --model {model}; use "
-            "--intra-node messages"
-        )
-    if options.halo == "least" and not of.takes_sums:
-        yield (
-            f"--halo least: --model {model} with --schedule {options.schedule} needs the rows of "
-            "neighbours one by one; expected gcn, sage, gin or sgc; --schedule "
-            f"{schedules_with(lambda traits: traits.partial_sums == 'always')}, or "
-            f"{schedules_with(lambda traits: traits.partial_sums == 'dense')} with dense features and without "
-            "--input-dropout raw; the same edges in all epochs; and a task of labels; use --halo auto, which sends "
-            "sums where it can"
-        )
-
-
-def _keep(of: RunPlan) -> Iterator[str]:
-    """Rounded activations whose gradients would not be right in the mean."""
-    config, spec = of.config, of.spec
-    able = of.layers.codes and not spec.edge_features and spec.jumping != "max" and config.run.precision != "mixed"
-    if config.model.keep != "exact" and not (able and of.schedule.exact_epochs):
-        yield (
-            "--keep int8: expected --model gcn, sage, gin, or gat, gatv2 or transformer without "
-            "features of edges, no --jumping max, --precision fp32 or fp64, and --schedule sar; "
-            f"got --model {spec.model}, --jumping {spec.jumping}, "
-            f"--precision {config.run.precision}, --schedule {config.schedule.schedule}; use --keep exact"
-        )
-
-
-#: Rules about a plan, and about a plan that trains: as those of plan/rules.py. Packages of extras append theirs.
-PLAN_RULES: list[Callable[[RunPlan], Iterator[str]]] = [_halo]
-TRAINING_RULES: list[Callable[[RunPlan], Iterator[str]]] = [_keep]
-
-
-def check_plan(decided: RunPlan, learns: bool = True) -> None:
+def check(decided: RunPlan, rules: Iterable[Rule]) -> None:
     """Raise ConfigError, on all ranks, for the first rule that a plan breaks."""
-    for rule in (*(TRAINING_RULES if learns else ()), *PLAN_RULES):
+    for rule in rules:
         for refusal in rule(decided):
             raise ConfigError.on_all(refusal)
+
+
+def check_options(config: Config) -> None:
+    """Raise ConfigError for options that do not go together. No graph is needed: it runs as soon as options are read,
+    on the login node as well as in a job.
+    """
+    decided = RunPlan(config)
+    check(decided, RULES)
+    decided.entry.check(config, config.model.layers if decided.model.stacked else 1)
 
 
 def plan(config: Config, meta: GraphMeta, learns: bool = True) -> RunPlan:
@@ -227,5 +227,5 @@ def plan(config: Config, meta: GraphMeta, learns: bool = True) -> RunPlan:
         decided = decided.deciding(False)
     if learns:
         decided.entry.check_graph(decided.config, meta, spec)
-    check_plan(decided, learns)
+    check(decided, (*(TRAINING_RULES if learns else ()), *PLAN_RULES))
     return decided

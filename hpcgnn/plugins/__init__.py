@@ -1,1 +1,1 @@
-"""Optional behaviour of a training run, one file each: averages, coded keeping, the state of schedules, memory."""
+"""Optional behaviour of a training run, one file each: coded keeping, the state of schedules, memory."""

@@ -8,7 +8,6 @@ from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin, Plugins
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.plugins import (
-    averages,
     coded_keeping,
     memory_use,
     schedule_state,
@@ -25,7 +24,6 @@ TRAINER_PLUGINS: Registry[Callable[["Trainer", bool], Plugin | None]] = Registry
 JOB_PLUGINS: Registry[Callable[[Config, Session, HaloBuffers], Plugin | None]] = Registry("plugin of a job")
 
 TRAINER_PLUGINS.register("schedule_state", schedule_state.make)
-TRAINER_PLUGINS.register("averages", averages.make)
 TRAINER_PLUGINS.register("coded_keeping", coded_keeping.make)
 JOB_PLUGINS.register("memory_use", memory_use.make)
 

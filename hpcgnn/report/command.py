@@ -59,7 +59,7 @@ def report(arguments: argparse.Namespace) -> int:
             raise ConfigError(f"{library} is not installed; reports need it: pip install 'hpcgnn[plot]'")
     from hpcgnn.report.read import read_runs
     from hpcgnn.report.study import build_study
-    from hpcgnn.report.write import PAGE, TEXT, write_report
+    from hpcgnn.report.write import PAGE, write_report
 
     out = Path(arguments.out)
     runs, broken = read_runs(arguments.runs)
@@ -75,5 +75,5 @@ def report(arguments: argparse.Namespace) -> int:
     keys = [key.strip().lstrip("-").replace("-", "_") for key in arguments.label_by.split(",") if key.strip()]
     study = build_study(runs, keys, arguments.scaling)
     tell(write_report(study, [(one.name, one.reason) for one in broken], out, arguments.force))
-    tell(f"report of {len(runs)} runs in {out}/: {PAGE}, {TEXT}, tables and figures")
+    tell(f"report of {len(runs)} runs in {out}/: {PAGE}, tables and figures")
     return SOME_BROKEN if any(one.asked for one in broken) else ALL_GOOD

@@ -1,4 +1,4 @@
-"""From a study to the files of a report: all made first, then each written complete, the page last."""
+"""From a study to the files of a report: all made first, then each written complete, the page first."""
 
 import base64
 import datetime
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 MADE = "Made by hpcgnn"  # in every report
-PAGE, TEXT = "report.html", "report.md"
-FILES = [PAGE, TEXT, *(f"{name}.{kind}" for name in ("study", "runs") for kind in ("csv", "tex"))]
+PAGE = "report.html"
+FILES = [PAGE, *(f"{name}.{kind}" for name in ("study", "runs") for kind in ("csv", "tex"))]
 FILES += [f"{name}.{kind}" for name, kind in itertools.product(FIGURES, FORMATS)]
 # The policy makes the browser enforce that the page needs no network, and runs no script.
 _HEAD = """<!DOCTYPE html>
@@ -69,23 +69,9 @@ def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path,
         files |= {f"{name}.{kind}": image for kind, image in images.items()}
     graphs = sorted({spoken_graph(run) for run in study.runs})
     about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} runs; graphs: {', '.join(graphs)}."
-    files[TEXT] = _text(about, study, texts, problems)
     files[PAGE] = _page(about, study, texts, problems, figures)
     _write_files(out, files)
-    return _markdown(texts["study"])
-
-
-def _markdown(frame: pd.DataFrame) -> str:
-    """GitHub's dialect; bars in cells are escaped."""
-    return frame.map(lambda cell: cell.replace("|", "\\|")).to_markdown(index=False, disable_numparse=True)
-
-
-def _text(about: str, study: "Study", texts: Mapping[str, pd.DataFrame], problems: Sequence[tuple[str, str]]) -> str:
-    parts = ["# Report", about]
-    if problems:
-        parts += ["## Runs left out", _markdown(pd.DataFrame(problems, columns=["run", "reason"]))]
-    parts += ["## Study", _markdown(texts["study"]), *notes(study), "## Runs", _markdown(texts["runs"])]
-    return "\n\n".join(parts) + "\n"
+    return texts["study"].to_markdown(index=False, disable_numparse=True)
 
 
 def _page(
@@ -125,7 +111,7 @@ def _provenance(study: "Study") -> list[str]:
 
 def _check_folder(out: Path, study: "Study", force: bool) -> None:
     """Raise ConfigError unless a report may be written to a folder: others than a report's files stay without force."""
-    if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / TEXT) is not None:
+    if any((out / mark).exists() for mark in MARKS) or run_of(Path(os.path.realpath(out)) / PAGE) is not None:
         raise ConfigError(f"--out {out} is a run directory or in one; choose another folder for the report")
     if out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} exists and is no directory; choose another name")
@@ -138,7 +124,7 @@ def _check_folder(out: Path, study: "Study", force: bool) -> None:
 def _is_report(out: Path) -> bool:
     """Whether an earlier report lies in a folder."""
     try:
-        return MADE in (out / TEXT).read_text(encoding="utf-8")
+        return MADE in (out / PAGE).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -148,8 +134,8 @@ def _write_files(out: Path, files: Mapping[str, str | bytes]) -> None:
     stale = [name for name in FILES if name not in files] if _is_report(out) else []
     try:
         out.mkdir(parents=True, exist_ok=True)
-        # The text comes first: by it the folder of a report that was interrupted is known as one.
-        for name, content in sorted(files.items(), key=lambda item: item[0] != TEXT):
+        # The page comes first: by it the folder of a report that was interrupted is known as one.
+        for name, content in sorted(files.items(), key=lambda item: item[0] != PAGE):
             with replaced_by(out / name) as temporary, open(temporary, "wb") as file:
                 file.write(content if isinstance(content, bytes) else content.encode())
         for name in stale:

@@ -207,9 +207,6 @@ class ChangingEdges(Protocol):
     ) -> HaloPolicy:
         """The halo policy in place of that of `sar`. Collective."""
 
-    def check_counted(self, config: Config) -> None:
-        """Raise ConfigError for a run whose messages `hpcgnn estimate` does not count."""
-
 
 CHANGING_EDGES: Registry[ChangingEdges] = Registry("option of edges")
 
@@ -235,7 +232,6 @@ class ScheduleEntry:
         options: the options of the schedule alone: a ScheduleConfig with more fields, or None.
         check_graph: likewise check_graph(config, metadata of the graph, ModelSpec).
         reads_clusters: the schedule reads the cluster of each node.
-        check_counted: check_counted(config) raises ConfigError for messages that `hpcgnn estimate` does not count.
     """
 
     build: Build
@@ -244,4 +240,3 @@ class ScheduleEntry:
     options: type[ScheduleConfig] | None = None
     check_graph: Callable[[Config, GraphMeta, ModelSpec], None] = _nothing
     reads_clusters: bool = False
-    check_counted: Callable[[Config], None] = _nothing

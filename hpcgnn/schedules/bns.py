@@ -104,6 +104,6 @@ def build_bns(
 
 SCHEDULE = ScheduleEntry(
     build_bns,
-    ScheduleTraits(changing_input=True, sums_gradients=True, narrows_rows=True),
+    ScheduleTraits(changing_input=True, narrows_rows=True),
     options=BnsConfig,
 )

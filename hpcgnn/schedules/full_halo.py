@@ -49,9 +49,10 @@ class FullHalo(HaloPolicy):
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
-        if description not in self._operators:
-            self._operators[description] = description.exact(self._site)
-        return self._operators[description]
+        made = self._operators.get(description)
+        if made is None:
+            made = self._operators[description] = description.exact(self._site)
+        return made
 
     def restricted(self, local: LocalGraph) -> "FullHalo":
         """See HaloPolicy."""

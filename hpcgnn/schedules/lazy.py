@@ -109,8 +109,7 @@ class LayerByLayer(AllreduceEveryStep):
         conv: Any = model.convs[layer]  # a Conv or alike
         spec, first = model.spec, layer == 0
         kind = "resume" if self._resumed else "input" if first else "halo_forward"
-        raw = first and spec.input_dropout == "raw" and spec.dropout > 0
-        if spec.constant_input and not isinstance(x, SparseRows) and not raw:
+        if spec.constant_input and not isinstance(x, SparseRows) and not (first and spec.drops_rows):
             with self._comm.ledger.booked_as(kind):
                 return KeptAggregate(conv.gather(graph, x), x)
         assert not isinstance(x, StoredRows), "only kept aggregates lie outside of memory"
@@ -151,7 +150,7 @@ def check_lazy(config: Config, layers: int) -> None:
 
 SCHEDULE = ScheduleEntry(
     build_lazy,
-    ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True, sums_gradients=True),
+    ScheduleTraits(layer_by_layer=True, partial_sums="dense", within_memory=True),
     check_lazy,
     LazyConfig,
 )

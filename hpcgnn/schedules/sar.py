@@ -39,7 +39,6 @@ SCHEDULE = ScheduleEntry(
         changing_input=True,
         partial_sums="always",
         within_memory=True,
-        sums_gradients=True,
         narrows_rows=True,
     ),
 )

@@ -184,9 +184,6 @@ class Task(Protocol):
         """Lines about the graph and about options without effect on it. config: resolved."""
         return []
 
-    def validates(self, config: Config, file: GraphFile) -> bool:
-        """Whether there will be a validation metric. config: resolved."""
-
     def task_edges(self, config: Config) -> TaskEdges:
         """The edges that the task takes out of a graph, and further ones that it reads."""
         return TaskEdges()

@@ -12,18 +12,15 @@ from typing import Any, Protocol
 import torch
 
 from hpcgnn.comm.communicator import Communicator
-from hpcgnn.config import Config
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graphfile.labels import LABELS
-from hpcgnn.graphfile.storage import SPLITS, GraphFile
+from hpcgnn.graphfile.storage import SPLITS
 from hpcgnn.memory.arena import Arena
 from hpcgnn.options import TaskConfig
 from hpcgnn.tasks.base import Judge, Loss, Metric, Scale, Setting, Task
 from hpcgnn.tasks.metrics import rows_by_class
 
 Counts = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], torch.Tensor]
-_CHUNK = 1 << 22
 
 
 class LabelTask(Task, Protocol):
@@ -57,15 +54,6 @@ class LabelTask(Task, Protocol):
         if not learns:
             return evaluator, None
         return evaluator, Objective(self, on.trained_on, on.comm, on.buffers.arena, config.task, scale)
-
-    def validates(self, config: Config, file: GraphFile) -> bool:
-        """Holds the splits and labels of some millions of nodes at a time."""
-        for start in range(0, file.meta.num_nodes, _CHUNK):
-            piece = [(start, min(start + _CHUNK, file.meta.num_nodes))]
-            found = file.read("nodes/split", piece) == SPLITS["val"]
-            if found.any() and LABELS[file.meta.task].labelled(file.read("nodes/labels", piece)[found]).any():
-                return True
-        return False
 
 
 class Objective(Loss):

@@ -19,7 +19,7 @@ from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.memory_use import LiveTensors
 config = make_config({"graph": "-"}, registry_choices()).replace(task="classification")
-probe_step(RunPlan(config, ModelSpec("gcn", 4, 3, 3, 5)), make_plugins)
+probe_step(RunPlan(config, ModelSpec(config.model, 4, 3)), make_plugins)
 with LiveTensors():
     torch.ones(3) + 1
 print("the compiler is loaded:", "torch._dynamo" in sys.modules)

@@ -172,7 +172,7 @@ def test_a_command_does_not_replace_what_it_reads(run, command, case):
 def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     before = contents(run)
     for name, words in (
-        ("p.txt", "ends with .h5 or .hdf5 (arrays), .csv or .parquet (a table), got '.txt'"),
+        ("p.txt", "ends with .h5 or .hdf5 (arrays), or .csv (a table), got '.txt'"),
         ("p", "got 'none of them'"),
         ("absent/p.h5", "there is no directory"),
     ):
@@ -193,8 +193,8 @@ def test_a_report_replaces_a_report_and_nothing_else(run, command):
     assert command(*words, "--force", cwd=run).code == 0
     assert (out / "memory.png").read_text() == "mine", "which this report does not have"
     assert command(*words, cwd=run).code == 0, "files of a report are replaced"
-    (out / "report.md").unlink()
-    os.link(run / "r" / "summary.json", out / "report.md")
+    (out / "report.html").unlink()
+    os.link(run / "r" / "summary.json", out / "report.html")
     before = contents(run / "r")
     done = command(*words, "--force", cwd=run)
     assert done.code == 2 and "is the input" in done.err, done.err

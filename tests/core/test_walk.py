@@ -22,9 +22,9 @@ FRAMES = 7
 @pytest.fixture
 def plan():
     def made(model):
-        values = {"graph": "g.h5", "model": model, "layers": 3, "hidden": 8, "task": "classification"}
+        values = {"graph": "g.h5", "model": model, "hidden": 3, "dropout": 0.0, "task": "classification"}
         config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
-        return RunPlan(config, ModelSpec(model, 4, 8, 3, 3))
+        return RunPlan(config, ModelSpec(config.model, 4, 8))
 
     return made
 

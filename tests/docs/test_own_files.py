@@ -40,7 +40,7 @@ def test_one_file_is_enough(hpcgnn, file, options, said, tmp_path):
 
 def test_one_file_is_a_schedule_with_options(hpcgnn, tmp_path):
     (tmp_path / "c.toml").write_text("[schedule]\npauses = 3\n")
-    run = ["--schedule", "slow", "--run-dir", "run", "--ema", "0.5", "--epochs", 1]
+    run = ["--schedule", "slow", "--run-dir", "run", "--epochs", 1]
     done = hpcgnn("slow.py", "train", *run, "--config", "c.toml")
     assert done.code == 0 and "pauses: 3" in done.out and "without effect" not in done.err, done.err
     assert "pauses = 3" in (tmp_path / "run" / "config.toml").read_text()

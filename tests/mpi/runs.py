@@ -22,7 +22,7 @@ from .training import CHOICES, configure
 
 def session_of(comm):
     """A stand-in for the session that the launcher makes."""
-    facts = {"threads": 1, "ranks_on_node": comm.size, "node": 0}
+    facts = {"threads": 1, "ranks_on_node": comm.size, "node": 0, "crowding": 1.0}
     return SimpleNamespace(comm=comm, show_heartbeats=lambda folder: None, **facts)
 
 

@@ -3,9 +3,9 @@
 import torch
 
 
-def serial_curve(value_of, parameters, epochs, lr, kind=torch.optim.Adam, weight_decay=0.0, clip_norm=0.0, after=None):
+def serial_curve(value_of, parameters, epochs, lr, kind=torch.optim.Adam, weight_decay=0.0, clip_norm=0.0):
     """([loss of each epoch], the parameters after them). value_of(epoch, parameters): the loss; parameters: {name:
-    tensor}, which stay as they are; after(parameters): called after each step.
+    tensor}, which stay as they are.
     """
     parameters = {name: tensor.detach().clone().requires_grad_() for name, tensor in parameters.items()}
     optimizer, losses = kind(parameters.values(), lr, weight_decay=weight_decay), []
@@ -17,6 +17,4 @@ def serial_curve(value_of, parameters, epochs, lr, kind=torch.optim.Adam, weight
             torch.nn.utils.clip_grad_norm_(parameters.values(), clip_norm)
         optimizer.step()
         losses.append(float(value.detach()))
-        if after is not None:
-            after({name: tensor.detach() for name, tensor in parameters.items()})
     return losses, {name: tensor.detach() for name, tensor in parameters.items()}

@@ -17,7 +17,6 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
-from hpcgnn.plan.rules import Selection
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.tasks.registry import TASKS
@@ -120,9 +119,14 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
             edge_features=spec.edge_features > 0,
             store=lambda local, source: store and store(buffers.arena, local, source),
             feature_type=spec.held,
-            clusters=Selection(config).entry.reads_clusters,
+            clusters=decided.entry.reads_clusters,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
+
+
+def plugin_of(trainer, kind):
+    """The plugin of a class, or None."""
+    return next((each for each in trainer.plugins if isinstance(each, kind)), None)
 
 
 def curve(comm, config, map_name, rows, epochs=20):

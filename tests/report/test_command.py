@@ -16,7 +16,7 @@ def test_a_broken_run_is_told_by_the_exit_code(study_dir, copied, tmp_path, repo
     assert done.code == 3
     warnings = done.err.splitlines()
     assert len(warnings) == 2 and "has not finished" in warnings[0] and "no such directory" in warnings[1]
-    assert "has not finished" in (tmp_path / "out/report.md").read_text()
+    assert "has not finished" in (tmp_path / "out/report.html").read_text()
 
 
 def test_what_lies_about_in_a_folder(copied, tmp_path, report):

@@ -1,12 +1,11 @@
 """The option `--edge-dropout` and its rules."""
 
 from hpcgnn.config import declare
-from hpcgnn.extras.edge_dropout.option import EdgeDropout, EdgeDropoutConfig, rule
+from hpcgnn.extras.edge_dropout.option import EdgeDropout, EdgeDropoutConfig, counted, rule
 from hpcgnn.plan import rules
 from hpcgnn.schedules.base import CHANGING_EDGES
-from hpcgnn.suggestions import MEANINGS
 
 declare("model", "edge_dropout", EdgeDropoutConfig)
 CHANGING_EDGES.register("edge_dropout", EdgeDropout())
 rules.RULES.append(rule)
-MEANINGS.update(dict.fromkeys(("dropedge", "drop-edge", "edge-drop", "edge-drop-rate"), "edge-dropout"))
+rules.COUNTING_RULES.append(counted)

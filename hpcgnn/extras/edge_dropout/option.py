@@ -9,14 +9,15 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.declaring import option
-from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.site import Facts
 from hpcgnn.options import ModelConfig
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy
 from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 
@@ -56,21 +57,13 @@ class EdgeDropout:
         """Every remote row, along the edges that are left. Raises GraphError on all ranks for weights below 0 that the
         model divides by.
         """
-        if Selection(config).divisor:
+        if MODELS[config.model.model].divisor():
             _check_signs(local, comm, config)
         facts = Facts(local, comm)
         exact = FullHalo(local, comm, buffers, facts=facts)
         wire = make_wire(config.schedule, local, random)
         dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, rate_of(config), random))
         return ApproximateInTraining(exact, dropped)
-
-    def check_counted(self, config: Config) -> None:
-        """Raise ConfigError where ranks tell each other degrees in every epoch."""
-        if config.run.precision == "mixed":
-            raise ConfigError(
-                "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
-                f"{rate_of(config):g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
-            )
 
 
 def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
@@ -85,7 +78,7 @@ def _check_signs(local: LocalGraph, comm: Communicator, config: Config) -> None:
         )
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """For hpcgnn.plan.rules."""
     model, rate = of.config.model, rate_of(of.config)
     if rate > 0 and model.keep_input == "always":
@@ -93,5 +86,14 @@ def rule(of: Selection) -> Iterator[str]:
             f"--keep-input always keeps an aggregate that does not change, got --edge-dropout {rate:g}, which leaves "
             "out other edges in every epoch; leave one of them out"
         )
-    if rate > 0 and (of.layers.neighbours == "none" or of.divisor == "relation"):
+    if rate > 0 and (of.layers.neighbours == "none" or of.model.divisor() == "relation"):
         yield f"--edge-dropout {rate:g} is not for --model {model.model}: leave it out, or take another model"
+
+
+def counted(of: RunPlan) -> Iterator[str]:
+    """Degrees that ranks tell each other in every epoch."""
+    if (rate := rate_of(of.config)) > 0 and of.config.run.precision == "mixed":
+        yield (
+            "estimate does not count the degrees that ranks tell each other in every epoch with --edge-dropout "
+            f"{rate:g} and --precision mixed; expected --precision fp32, or no --edge-dropout"
+        )

@@ -7,7 +7,8 @@ from hpcgnn.app.corrections import TABLES, Entry, Table
 from hpcgnn.config import declare
 from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
-from hpcgnn.plan.rules import RULES, Selection, schedules_with
+from hpcgnn.plan.rules import RULES, schedules_with
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 
 
@@ -41,7 +42,7 @@ def table_of(arguments: argparse.Namespace) -> Table | None:
     return LinkTable(arguments.pairs, arguments.best, arguments.held_out)
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Schedules and subgraphs that the task cannot be learned with."""
     if of.config.task.task == LINKS and (of.config.data.inductive or not of.schedule.exact_epochs):
         yield (

@@ -100,7 +100,7 @@ class LinkTable(Table):
             tables = pair_table(trained, h, self._pairs)
         else:
             tables = best_tables(trained, h, nodes, self._best)
-        return write_table(output, tables, last, trained.config.data.graph, trained.trainer.comm)
+        return write_table(output, tables, last, trained.trainer.plan.config.data.graph, trained.trainer.comm)
 
 
 def pair_table(trained: Trained, h: torch.Tensor, pairs: np.ndarray) -> Iterator[Best]:

@@ -24,7 +24,7 @@ from hpcgnn.extras.links.options import AUTO, GIVEN, LINKS, USUAL, LinksConfig, 
 from hpcgnn.extras.links.ranks import Known, pair_ranks, pair_scores, ranks_among_all, ranks_among_own, with_ids
 from hpcgnn.extras.links.scorers import SCORERS
 from hpcgnn.graph.load import TaskEdges
-from hpcgnn.graphfile.given_links import EACH, HELD, NONE, SHARED, name_of, summary
+from hpcgnn.graphfile.given_links import EACH, HELD, NONE, SHARED, summary
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
@@ -82,10 +82,6 @@ class Links(Task):
         if file.meta.negatives != NONE and options_of(config).link_negatives != LinksConfig.link_negatives:
             lines.append("without effect: --link-negatives (the negatives come with the graph)")
         return lines
-
-    def validates(self, config: Config, file: GraphFile) -> bool:
-        shares = drawn_shares(options_of(config).link_split)
-        return (name_of("val") in file and file.shape(name_of("val"))[0] > 0) if shares is None else shares[1] > 0
 
     def task_edges(self, config: Config) -> TaskEdges:
         shares, key = drawn_shares(options_of(config).link_split), Purpose.LINK_SPLIT

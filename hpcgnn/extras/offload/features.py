@@ -88,7 +88,7 @@ def can_lie_on_disk(plan: RunPlan) -> bool:
 
 def reads_input(spec: ModelSpec) -> bool:
     """Whether the first layer reads its input in addition to the aggregate."""
-    return MODELS[spec.model].traits(spec).reads_self
+    return MODELS[spec.options.model].traits(spec).reads_self
 
 
 def types_on_disk(spec: ModelSpec) -> tuple[torch.dtype, ...]:

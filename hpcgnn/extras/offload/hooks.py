@@ -9,7 +9,8 @@ from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
 from hpcgnn.estimate import ADDITIONS
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
-from hpcgnn.plan.run_plan import NEEDS_MESSAGES, TRAINING_RULES, RunPlan
+from hpcgnn.plan.rules import TRAINING_RULES
+from hpcgnn.plan.run_plan import NEEDS_MESSAGES, RunPlan
 
 
 def make_policy(plan: RunPlan, session: Session, buffers: Any, probe: Any, learns: bool) -> MemoryPolicy | None:

@@ -13,7 +13,7 @@ from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload.options import AUTO, options_of, said_memory
 from hpcgnn.extras.offload.scratch import ScratchError
 from hpcgnn.memory.resident import group_limits, machine_available, resident_bytes
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 
 log = logging.getLogger("hpcgnn")
 # The share of the free memory to leave for other processes of the node, and for the kernel's own use.
@@ -126,7 +126,7 @@ def memory_limit(config: Config, session: Session) -> Limit | None:
     """The Limit of a run, None for none; to be asked before a graph is read."""
     text = options_of(config).memory
     said = said_memory(text)
-    if said is None and (text != AUTO or not Selection(config).schedule.within_memory):
+    if said is None and (text != AUTO or not RunPlan(config).schedule.within_memory):
         return None
     ranks = session.ranks_on_node
     total = int((1 - _SPARE) * node_memory(ranks, session.comm.size)) if said is None else said

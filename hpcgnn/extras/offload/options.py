@@ -9,7 +9,8 @@ from hpcgnn.config import Config
 from hpcgnn.declaring import option
 from hpcgnn.errors import ConfigError
 from hpcgnn.options.run import RunConfig
-from hpcgnn.plan.rules import Selection, schedules_with
+from hpcgnn.plan.rules import schedules_with
+from hpcgnn.plan.run_plan import RunPlan
 
 #: The memory that the machine or the job leaves; no limit ('' in run directories of earlier versions).
 AUTO, NO_LIMIT = "auto", "none"
@@ -57,7 +58,7 @@ def has_limit(config: Config) -> bool:
     return said_memory(options_of(config).memory) is not None
 
 
-def schedules_of_a_limit(of: Selection) -> Iterator[str]:
+def schedules_of_a_limit(of: RunPlan) -> Iterator[str]:
     """A rule: the limit needs a schedule that keeps no rows of other ranks."""
     if has_limit(of.config) and not of.schedule.within_memory:
         able = schedules_with(lambda traits: traits.within_memory).replace(" or ", " and ")

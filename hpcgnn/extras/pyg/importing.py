@@ -115,7 +115,7 @@ def import_weights(path: str, config: Config) -> int:
             f"--schedule {config.schedule.schedule} trains layers one by one, and these are trained; "
             "expected another one"
         )
-    model, scale = MODELS[spec.model].build(spec), None
+    model, scale = MODELS[spec.options.model].build(spec), None
     if config.task.task == REGRESSION and config.task.target_scale == "standard":
         scale = _scale(path, state, spec.classes)
     template = model.state_dict()
@@ -139,12 +139,12 @@ def import_weights(path: str, config: Config) -> int:
         run_dir.begin(config, 0)
         progress = {
             **{"epoch": 0, "best": None, "stage": 0, "begun": 0, "imported": str(path)},
-            "identity": run_identity(config, spec, meta),
+            "identity": run_identity(decided, meta),
         }
         save_checkpoint(run_dir.path, model, build_optimizer(model, config.optim), None, progress)
     numbers = sum(each.numel() for each in model.parameters())
     names = library.title if library else "hpcgnn"
-    tell(f"{config.run.run_dir}: {spec.model} with {numbers:,} parameters of {path} ({names}'s names)")
+    tell(f"{config.run.run_dir}: {spec.options.model} with {numbers:,} parameters of {path} ({names}'s names)")
     return 0
 
 

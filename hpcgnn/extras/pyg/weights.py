@@ -129,13 +129,13 @@ class ForeignLayers(Library):
         self.title, self._layers = title, layers
 
     def reason_against(self, spec: ModelSpec, meta: GraphMeta, config: Config) -> str:
-        name, library, weighted, plugin = spec.model, self.title, meta.weighted, config.model.plugin
+        name, library, weighted, plugin = spec.options.model, self.title, meta.weighted, config.model.plugin
         dgl = library == "DGL"
         if plugin or name not in self._layers:
             return f"{library} has no layer that computes what {name} of {'--plugin' if plugin else 'hpcgnn'} does"
-        if spec.jumping != "none":
-            return f"a map behind the last layer (--jumping {spec.jumping}) is no layer of {library}'s"
-        if spec.linear_residual:
+        if spec.options.jumping != "none":
+            return f"a map behind the last layer (--jumping {spec.options.jumping}) is no layer of {library}'s"
+        if spec.options.linear_residual:
             return f"the map of --linear-residual is in no layer that hpcgnn fills for {library}"
         if not meta.undirected and (name == "sgc" or (name == "gcn" and not dgl)):
             return f"the graph is directed: {name} divides by the out-degrees of sources, {library} by their in-degrees"
@@ -155,15 +155,15 @@ class ForeignLayers(Library):
         found: Tensors = {}
         for layer in range(_count(state, "convs")):
             here = _prefix(layer)
-            for slot in self._layers[spec.model]:
+            for slot in self._layers[spec.options.model]:
                 found[here + slot.theirs] = _given(slot, here, state)
         for norm in range(_count(state, "norms")):
-            inner = "module." if self.title == "PyG" and spec.norm == "batch" else ""
+            inner = "module." if self.title == "PyG" and spec.options.norm == "batch" else ""
             for part in _NORM:
                 if f"norms.{norm}.{part}" in state:
                     # Running statistics are float64 here.
                     found[f"norms.{norm}.{inner}{part}"] = state[f"norms.{norm}.{part}"].to(spec.dtype)
-            if spec.norm == "batch":
+            if spec.options.norm == "batch":
                 found[f"norms.{norm}.{inner}num_batches_tracked"] = torch.tensor(1)
         if "before.weights" in state:
             found["before.weight"], found["before.bias"] = state["before.weights"], state["before.bias"]
@@ -174,7 +174,7 @@ class ForeignLayers(Library):
 
         template: our state dict of the same model.
         """
-        if spec.model not in self._layers:
+        if spec.options.model not in self._layers:
             return 0
         return len({self._usual(name, spec) for name in state} & self.export(spec, template).keys())
 
@@ -187,7 +187,7 @@ class ForeignLayers(Library):
         found: Tensors = {}
         for layer in range(_count(template, "convs")):
             here = _prefix(layer)
-            for slot in self._layers[spec.model]:
+            for slot in self._layers[spec.options.model]:
                 tensor = given[here + slot.theirs]
                 tensor = {"turned": tensor.mT if tensor.ndim > 1 else tensor, "led": tensor[0]}.get(slot.form, tensor)
                 if slot.form == "vector":
@@ -214,7 +214,7 @@ class ForeignLayers(Library):
         """
         if not name.startswith("norms."):
             name = re.sub(r"^(layers|conv_layers|gat_layers|gcn_layers|sage_layers|gnn_layers)\.(?=\d)", "convs.", name)
-        if spec.norm != "batch" or self.title != "PyG":
+        if spec.options.norm != "batch" or self.title != "PyG":
             return name
         return re.sub(r"^(norms\.\d+\.)(?!module\.)", r"\1module.", name)
 

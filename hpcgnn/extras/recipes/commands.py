@@ -110,9 +110,7 @@ def add_label_propagation(commands: Commands, choices: Choices) -> None:
     command.add_argument(
         "--steps", dest="propagations", type=steps, metavar="N", default=50, help="number of steps (default: 50)"
     )
-    command.add_argument(
-        "-o", "--output", metavar="FILE", default="", help="also write the classes: .h5, .csv or .parquet"
-    )
+    command.add_argument("-o", "--output", metavar="FILE", default="", help="also write the classes: .h5 or .csv")
     command.add_argument("--probabilities", action="store_true", help="also the share of each class, with --output")
     _add_common(command, choices, process_label_propagation)
 

@@ -18,7 +18,7 @@ JOB_PLUGINS.register("learned_features", learned_features.check_transport)
 declare("task", "label_reuse", label_reuse.LabelReuseConfig)
 MADE_COLUMNS.register("labels", label_reuse.COLUMNS)
 TRAINER_PLUGINS.register("label_reuse", label_reuse.make)
-RULES += [sign.rule, label_reuse.rule, learned_features.rule]
+RULES += [sign.rule, label_reuse.rule]
 CORRECTIONS.register(correct_and_smooth.CorrectAndSmooth.name, correct_and_smooth.ENTRY)
 COMMANDS.register("label-propagation", commands.add_label_propagation)
 COMMANDS.register("propagate", commands.add_propagate)

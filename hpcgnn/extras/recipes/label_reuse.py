@@ -21,7 +21,7 @@ from hpcgnn.extras.recipes.hops import show_labels
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.labels import Objective
 from hpcgnn.tasks.registry import TASKS
 
@@ -119,7 +119,7 @@ def flag(options: TaskConfig) -> str:
 COLUMNS = MadeColumns(flag, lambda classes: classes)
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Labels as inputs are no word of --features."""
     if inputs_of(of.config.task.features).made:
         yield (

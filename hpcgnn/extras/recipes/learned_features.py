@@ -31,7 +31,6 @@ from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.options.inputs import inputs_of
-from hpcgnn.plan.rules import Selection
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -211,13 +210,3 @@ def check_transport(config: Config, session: Session, buffers: HaloBuffers) -> N
     if inputs_of(config.task.features).learned:
         what = f"--features {config.task.features}: learned features are gathered for a checkpoint"
         session.comm.check_pairwise(what)
-
-
-def rule(of: Selection) -> Iterator[str]:
-    """Rows have no average."""
-    options = of.config
-    if options.optim.ema > 0 and inputs_of(options.task.features).learned:
-        yield (
-            f"--ema {options.optim.ema:g} averages the parameters of a model, and not the learned features of "
-            f"--features {options.task.features}; leave one of them out"
-        )

@@ -22,7 +22,7 @@ from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.traits import LayerTraits
 
 
@@ -47,12 +47,12 @@ class HopsLayer(nn.Module):
 def _build(first: type[HopsLayer], spec: ModelSpec) -> Model:
     widths, facts = list(spec.widths), dict(spec.facts)
     parts = facts["part_widths"] or (spec.d_in // facts["parts"],) * facts["parts"]
-    if spec.layers > 1:  # a single one is a linear map of all columns
+    if spec.options.layers > 1:  # a single one is a linear map of all columns
         widths[1] *= len(parts)
     layers: list[OwnLayer | HopsLayer] = [OwnLayer(a, b, spec.dtype) for a, b in itertools.pairwise(widths)]
-    if spec.layers > 1:
+    if spec.options.layers > 1:
         layers[0] = first(parts, widths[1], spec.dtype)
-    return Model(replace(spec, residual=False), layers, widths[1:-1])
+    return Model(replace(spec, options=replace(spec.options, residual=False)), layers, widths[1:-1])
 
 
 def _facts(meta: GraphMeta) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _facts(meta: GraphMeta) -> dict[str, Any]:
 MODEL = ModelEntry(lambda spec: HopsLayer, ("hidden", "norm"), _build, facts=_facts)
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Options that the model has no use for."""
     config = of.config
     given = (

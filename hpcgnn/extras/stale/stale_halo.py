@@ -158,6 +158,6 @@ def build_stale(
 
 SCHEDULE = ScheduleEntry(
     build_stale,
-    ScheduleTraits(changing_input=True, partial_sums="always", sums_gradients=True, narrows_rows=True),
+    ScheduleTraits(changing_input=True, partial_sums="always", narrows_rows=True),
     options=StaleConfig,
 )

@@ -67,18 +67,18 @@ def check_options(config: Config, layers: int) -> None:
 
 def check_graph(exact: bool, config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
     """See ScheduleEntry. exact: whether a step computes training nodes of its share alone, as `batches` does."""
-    options, layers, precision = options_of(config), MODELS[spec.model].traits(spec), config.run.precision
-    alone = layers.prunable or (spec.layers == 1 and spec.keeps_input)
+    options, layers, precision = options_of(config), MODELS[spec.options.model].traits(spec), config.run.precision
+    alone = layers.prunable or (spec.options.layers == 1 and spec.keeps_input)
     if exact and options.steps > 1 and not alone:
         raise ConfigError(
             f"--schedule {options.schedule} computes the training nodes of a share alone, and the last layer of "
-            f"--model {spec.model} computes all nodes: expected another model, or --schedule sar"
+            f"--model {spec.options.model} computes all nodes: expected another model, or --schedule sar"
         )
     if options.history_dtype != "fp32" and options.steps > 1 and not (layers.fixed_sums and precision == "fp32"):
         raise ConfigError(
             f"schedule.history_dtype {options.history_dtype} is for float32 rows that are summed with given weights: "
             f"expected {models_with(lambda each: each.fixed_sums)} and --precision fp32, or history_dtype fp32; got "
-            f"--model {spec.model} and --precision {precision}"
+            f"--model {spec.options.model} and --precision {precision}"
         )
     if options.steps > meta.num_clusters:
         raise ConfigError(

@@ -12,23 +12,25 @@ import gzip
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
+
 from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.comm.tape import Tape, clock, offset_to_first
+from hpcgnn.comm.tape import Tape, clock
 from hpcgnn.config import Config
 from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.options.run import RunConfig
-from hpcgnn.plan.rules import Selection
+from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.records import to_json, write_atomically
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hpcgnn")
 FOLDER = "trace"
+_ROUNDS = 8  # of questions for the time of rank 0
 # Categories of kernels in a trace, by the beginning of their name. All others have the category "kernel".
 CATEGORIES = {
     "gather": "gather",
@@ -80,7 +83,7 @@ def asked(config: Config) -> str:
     return cast(TraceConfig, config.run).trace
 
 
-def rule(of: Selection) -> Iterator[str]:
+def rule(of: RunPlan) -> Iterator[str]:
     """Clocks are compared by messages between two ranks alone."""
     if asked(of.config) and not of.transport.pairwise:
         yield (
@@ -127,10 +130,7 @@ class Tracer(Plugin):
 
     def watch(self, phase: str) -> AbstractContextManager[None]:
         tape = self._comm.tape
-        if tape is None:
-            return contextlib.nullcontext()
-        tape.begin_phase()
-        return tape.span(phase, "phase")
+        return contextlib.nullcontext() if tape is None else tape.span(phase, "phase")
 
     def _kernel(self, name: str, arguments: tuple[Any, ...]) -> AbstractContextManager[None]:
         """The watch of the kernels."""
@@ -217,3 +217,28 @@ class Tracer(Plugin):
 def make(config: Config, session: Session, buffers: HaloBuffers) -> Tracer | None:
     """The plugin of a job with `--trace`."""
     return Tracer(config, session.comm) if asked(config) else None
+
+
+def offset_to_first(comm: Communicator, now: Callable[[], float] = clock) -> tuple[float, float]:
+    """Find the offset of rank 0's clock. Collective.
+
+    Each rank in turn asks for rank 0's time repeatedly. The quickest answer counts, and was right somewhere between
+    question and answer (Cristian, 1989).
+
+    Returns:
+        (seconds to add to this rank's clock to get rank 0's, largest possible error).
+    """
+    word, best = torch.zeros(1, dtype=torch.float64), (0.0, float("inf"))
+    for rank in range(1, comm.size):
+        for _ in range(_ROUNDS):
+            if comm.rank == 0:
+                comm.exchange([], [(rank, word)], "control").finish()
+                comm.exchange([(rank, word.fill_(now()))], [], "control").finish()
+            elif comm.rank == rank:
+                asked = now()
+                comm.exchange([(0, word)], [], "control").finish()
+                comm.exchange([], [(0, word)], "control").finish()
+                half = (now() - asked) / 2
+                if half < best[1]:
+                    best = float(word) - (asked + half), half
+    return best if comm.rank else (0.0, 0.0)

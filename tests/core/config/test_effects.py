@@ -52,12 +52,6 @@ def said(capsys, graph, *options):
     [
         ("--heads 8", "--heads (for --model gat, gatv2, transformer, rgat, got gcn)"),
         ("--model sgc --hidden 8 --norm batch --residual", "--hidden, --norm, --residual (not for --model sgc)"),
-        (
-            "--hidden 8 --layers 1 --norm layer",
-            "--hidden (needs --layers of at least 2 or --model rgcn or rgat or --jumping cat or max or sum or last); "
-            "--norm (needs",
-        ),
-        ("--weight-decay-layers first", "--weight-decay-layers (needs --weight-decay above 0, got 0.0)"),
         ("--boundary-rate 0.1", "--boundary-rate (for --schedule bns, got sar)"),
         ("--schedule tma --average-steps 2 --halo-dtype bf16", "--halo-dtype (needs --schedule sar or bns or"),
         ("--schedule lazy --layer-epochs 3 --epochs 9", "--epochs (needs no --layer-epochs, got 3)"),
@@ -91,7 +85,6 @@ def test_what_cannot_have_been_meant_so_is_refused(capsys, paths, options, words
         "--lr-schedule cosine --patience 4 --norm batch --residual --keep-input never",
         "--schedule lazy --lr 0.2 --layer-epochs 2 --model gat",
         "--schedule tma --average-steps 2 --correct-every 2 --halo-dtype bf16",
-        "--layers 1 --model gat --out-heads 2 --no-residual",
     ],
 )
 def test_nothing_is_said_of_what_has_an_effect(options):
@@ -108,12 +101,12 @@ def test_the_config_of_a_run_can_be_given_back_without_a_word(tmp_path, model):
 
 
 def test_what_a_file_changes_in_vain_is_said(capsys, tmp_path, paths):
-    (tmp_path / "c.toml").write_text('[model]\nheads = 8\nout_heads = 1\n[optim]\nweight_decay_layers = "first"\n')
+    values = "[model]\nheads = 8\nout_heads = 1\n[optim]\nepochs = 9\n"
+    (tmp_path / "c.toml").write_text(values + '[schedule]\nschedule = "lazy"\nlayer_epochs = "3"\n')
     code, lines = said(capsys, paths["plain"], "--config", tmp_path / "c.toml")
     assert code == 0 and len(lines) == 1
     assert lines[0].split(": ", 3)[3] == (
-        "--heads (for --model gat, gatv2, transformer, rgat, got gcn); --weight-decay-layers (needs --weight-decay "
-        "above 0, got 0.0)"
+        "--heads (for --model gat, gatv2, transformer, rgat, got gcn); --epochs (needs no --layer-epochs, got 3)"
     )
 
 
@@ -122,11 +115,9 @@ def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
     del MODELS["own"]
     register("own")(type("Own", (), {}))
     choices = registry_choices()
-    typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "weight_decay_layers": "first"}
-    config = make_config(typed, choices)
-    assert without_effect(config, typed, {}, choices) == (
-        "without effect: --weight-decay-layers (needs --weight-decay above 0, got 0.0)"
-    )
+    typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "boundary_rate": 0.1}
+    line = without_effect(make_config(typed, choices), typed, {}, choices)
+    assert line == "without effect: --boundary-rate (for --schedule bns, got sar)"
 
 
 def test_rules_name_what_there_is():
@@ -144,10 +135,9 @@ def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):
     """The file of a schedule alone names the options that it reads: no option has a list of schedules' names to be
     added to.
     """
-    traits = ScheduleTraits(sums_gradients=True)
-    monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=traits))
+    monkeypatch.setitem(SCHEDULES, "local", replace(SCHEDULES["bns"], traits=ScheduleTraits()))
     choices = registry_choices()
-    typed = {"graph": "g.h5", "schedule": "local", "ema": 0.9, "halo_dtype": "bf16"}
+    typed = {"graph": "g.h5", "schedule": "local", "halo_dtype": "bf16"}
     line = without_effect(make_config(typed, choices), typed, {}, choices)
     assert line.startswith("without effect: --halo-dtype (needs --schedule sar or bns or ")
     assert line.endswith(" or --correct-every of at least 1)")

@@ -10,6 +10,7 @@ from hpcgnn.config import make_config
 from hpcgnn.engine.optim import build_optimizer, learning_rate
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 
 CHOICES = registry_choices()
 
@@ -36,7 +37,7 @@ def test_rates(kind, expected):
 def test_steps_are_those_of_torch(name, layers):
     """Bit for bit, over a checkpoint in the middle, with the learning rate of each epoch and weight decay by layer."""
     chosen = options(optimizer=name, weight_decay=0.01, weight_decay_layers=layers)
-    spec = ModelSpec("gcn", 4, 3, 3, 5, norm="layer")
+    spec = ModelSpec(ModelConfig(hidden=5, norm="layer"), 4, 3)
     ours, theirs = (MODELS["gcn"].build(spec) for _ in range(2))
     theirs.load_state_dict(ours.state_dict())
     first = {id(p) for p in theirs.convs[0].parameters()}
@@ -60,7 +61,7 @@ def test_steps_are_those_of_torch(name, layers):
 
 
 def test_a_state_that_does_not_fit_is_refused():
-    optimizer = build_optimizer(MODELS["sgc"].build(ModelSpec("sgc", 4, 3, 2, 5)), options())
+    optimizer = build_optimizer(MODELS["sgc"].build(ModelSpec(ModelConfig(model="sgc", layers=2), 4, 3)), options())
     with pytest.raises(ValueError, match=r"step of shape \(\) is of no parameter number 2"):
         optimizer.load_state_dict({2: {"step": torch.zeros(())}})
     with pytest.raises(ValueError, match=r"exp_avg of shape \(7,\) is of no parameter number 0"):

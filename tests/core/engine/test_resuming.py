@@ -49,17 +49,6 @@ def test_it_goes_on_with_its_own_options_and_says_what_changes(begun):
     assert again.code == 0 and said(again) == [], "nothing was changed"
 
 
-def test_a_run_of_before_goes_on_as_it_was(begun):
-    """Its config.toml does not know of ways to send less."""
-    before = {"halo": "rows", "intra_node": "messages"}
-    lines = (begun / "config.toml").read_text().splitlines(keepends=True)
-    kept = [line for line in lines if line.split(" = ")[0] not in before]
-    assert len(kept) == len(lines) - len(before)
-    (begun / "config.toml").write_text("".join(kept))
-    found = options_to_continue({"resume": True, "run_dir": begun}, [2])
-    assert {name: found[name] for name in before} == before
-
-
 def test_a_run_with_options_that_are_gone_is_used(begun, tmp_path):
     """Removed options of the machine and of training alone are no reason against it; training goes on with a present
     value.

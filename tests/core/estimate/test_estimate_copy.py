@@ -5,6 +5,7 @@ import pytest
 from graphs import META
 
 from hpcgnn.config import make_config
+from hpcgnn.errors import ConfigError
 from hpcgnn.estimate import forecast
 from hpcgnn.estimate.small_copy import Direction, Size
 from hpcgnn.estimate.trial import Experiment
@@ -69,3 +70,9 @@ def test_a_rank_without_training_nodes_is_tried_out():
     size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
     rank, _ = forecast.rank_of(Experiment.of(plan(config, META).deciding(False)), size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
+
+
+def test_the_subgraph_of_training_nodes_is_not_counted():
+    config = configure(model="sage").replace(inductive=True)
+    with pytest.raises(ConfigError, match="estimate counts no subgraph of --inductive; expected"):
+        Experiment.of(plan(config, META))

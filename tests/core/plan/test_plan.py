@@ -16,8 +16,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.options import inputs
 from hpcgnn.plan import rules
 from hpcgnn.plan.choices import registry_choices
-from hpcgnn.plan.rules import Selection, check_options
-from hpcgnn.plan.run_plan import plan
+from hpcgnn.plan.run_plan import RunPlan, check_options, plan
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.traits import TransportTraits
@@ -56,13 +55,14 @@ def configuration(**options):
 def refused_at(config):
     """The line of plan/rules.py with the first refusal of a configuration."""
     for rule in rules.RULES:
-        for _ in (refusals := rule(Selection(config))):
+        for _ in (refusals := rule(RunPlan(config))):
             return refusals.gi_frame.f_lineno
 
 
 def test_every_rule_is_reached():
-    tree = ast.parse(Path(rules.__file__).read_text(encoding="utf-8"))
-    refusals = sorted(node.lineno for node in ast.walk(tree) if isinstance(node, ast.Yield))
+    names, tree = {rule.__name__ for rule in rules.RULES}, ast.parse(Path(rules.__file__).read_text(encoding="utf-8"))
+    bodies = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]
+    refusals = sorted(node.lineno for body in bodies for node in ast.walk(body) if isinstance(node, ast.Yield))
     reached = [refused_at(configuration(**options)) for options in BREAKS]
     assert [max(line for line in refusals if line <= at) for at in reached] == refusals
 

@@ -12,7 +12,7 @@ import torch
 from mpi.runs import predicted, train_into
 from mpi.training import build_trainer, configure
 
-from hpcgnn.app.dry_run import check_training
+from hpcgnn.app.graph_checks import check_splits
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.extras.links import given as given_pairs
 from hpcgnn.extras.links import ranks as pair_ranks
@@ -115,9 +115,8 @@ def test_few_negatives_for_all_are_beaten(comm, ring):
     found = trainer.evaluate()
     assert found["links"]["test"] == dict(zip((f"hits@{k}" for k in KS), (0, 0, 0.5, 1, 1, 1)))
     assert np.isnan(found["val"]) and trainer.evaluator.counts == {"train": 0, "val": 0, "test": 2}
-    if comm.rank == 0:
-        with pytest.raises(ConfigError, match="expected a graph with validation edges"):
-            check_training(configure(path, task="links", patience=3), [comm.size])
+    with pytest.raises(ConfigError, match="expected a graph with validation edges"):
+        check_splits(trainer.evaluator.counts, configure(path, task="links", patience=3), comm.rank, "edges")
 
 
 def test_what_leaves_the_nodes(comm, files, session_path):

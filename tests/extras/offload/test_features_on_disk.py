@@ -81,7 +81,7 @@ def _as_foretold(trainer, results):
     """An epoch reads the input of its first layer, forwards and backwards, and an evaluation all of it."""
     scratch, features = trainer.local.features.scratch, trainer.local.features
     conv, aggregate = trainer.model.convs[0], trainer.constants.get("input aggregate")
-    projects = trainer.model.spec.model == "gat"  # again for the gradient, and of all rows
+    projects = trainer.model.spec.options.model == "gat"  # again for the gradient, and of all rows
     # Layers that are trained one by one keep theirs themselves.
     if trainer.local.num_owned == 0 or aggregate is None and not projects:
         return

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from mpi.training import build_trainer, configure, make_graphs
+from mpi.training import build_trainer, configure, make_graphs, plugin_of
 
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError, RemoteError
@@ -65,7 +65,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
     losses, metrics, parameters, free = trained(comm, config, None, tmp_path)
     for budget in (0, free.buffers.arena.nbytes // 2):
         again, found, others, trainer = trained(comm, config, budget, tmp_path)
-        keeper = trainer.plugins.find(Within).keeper
+        keeper = plugin_of(trainer, Within).keeper
         assert again == losses and repr(found) == repr(metrics)  # NaN is not equal to itself
         assert all(torch.equal(a, b) for a, b in zip(parameters, others))
         if budget == 0 and trainer.local.num_owned:
@@ -74,7 +74,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
         assert not keeper._flights
         assert list(tmp_path.iterdir()) == [], "scratch files have no names"
-        trainer.plugins.find(Within).end_epoch()
+        plugin_of(trainer, Within).end_epoch()
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]
@@ -92,7 +92,7 @@ def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_l
     kept = probe.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
     hold_within(trainer, probe, Limit(all_of_it, 0, comm.size, ""))
-    assert trainer.plugins.find(Within) is None
+    assert plugin_of(trainer, Within) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
         hold_within(trainer, probe, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
@@ -100,10 +100,10 @@ def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_l
     session = SimpleNamespace(comm=comm)
     unasked = Limit(least - 1, 0, comm.size, "")  # nobody has asked for it
     WithinLimit(trainer.plan, session, trainer.buffers, probe, True, unasked).begin(trainer)
-    assert trainer.plugins.find(Within) is None
+    assert plugin_of(trainer, Within) is None
     hold_within(trainer, probe, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
-    assert trainer.plugins.find(Within).keeper.budget >= at_work
+    assert plugin_of(trainer, Within).keeper.budget >= at_work
     assert (
-        sum(comm.allgather_object(trainer.plugins.find(Within).keeper.budget + lasting))
+        sum(comm.allgather_object(plugin_of(trainer, Within).keeper.budget + lasting))
         <= least + (all_of_it - least) // 2
     )

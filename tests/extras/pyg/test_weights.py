@@ -14,6 +14,7 @@ from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.config import make_config
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.canonical.canonical import ImportOptions
 from partition_tools.cli.import_graph import import_graph
@@ -187,7 +188,6 @@ def test_export_says_why_not(graphs):
     with GraphFile(graphs / "plain.h5") as file:
         plain = file.meta
     directed, weighted = replace(plain, undirected=False), replace(plain, weighted=True)
-    spec = ModelSpec("gcn", 6, 3, 2, 6)
     cases = [
         ("pyg", {}, directed, "add", "directed"),
         ("dgl", {}, directed, "add", ""),
@@ -202,7 +202,7 @@ def test_export_says_why_not(graphs):
     ]
     for to, options, meta, loops, words in cases:
         config = make_config({"graph": "g.h5", "self_loops": loops}, registry_choices())
-        found = LIBRARIES[to].reason_against(replace(spec, **options), meta, config)
+        found = LIBRARIES[to].reason_against(ModelSpec(ModelConfig(**options), 6, 3), meta, config)
         assert (words in found) if words else found == "", (to, options, found)
 
 

@@ -15,7 +15,7 @@ import torch
 from mpi.runs import check_same, evaluated, log_of, summary, train_into
 from mpi.serial import serial_curve
 from mpi.small import written
-from mpi.training import CHOICES, build_trainer, configure, generated
+from mpi.training import CHOICES, build_trainer, configure, generated, plugin_of
 
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoint_path, checkpoints
@@ -82,7 +82,7 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
         config = configure(path, features=inputs, seed=SEED, halo=halo, **small, **options)
         trainer = build_trainer(comm, config, map_name, 7)
         mine = trainer.graph.ids.numpy()
-        learned = trainer.plugins.find(LearnedFeatures)
+        learned = plugin_of(trainer, LearnedFeatures)
         assert learned.rows.shape == (len(mine), WIDTH), "a rank holds the rows of its own nodes alone"
         np.testing.assert_allclose(learned.rows.detach(), table(graph.num_nodes)[mine], rtol=1e-15)
         initial = {name: tensor.detach().clone() for name, tensor in trainer.model.named_parameters()}
@@ -155,10 +155,10 @@ def test_a_checkpoint_without_its_rows_is_damaged(comm, planted, shared_path):
     comm.barrier()
     trainer = build_trainer(comm, configure(planted[0], features="degree+learned:5", layers=2), "metis")
     with pytest.raises(CheckpointError, match="cannot be read"):
-        trainer.plugins.find(LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 4)))
+        plugin_of(trainer, LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 4)))
     other = build_trainer(comm, configure(planted[0], features="degree+learned:4", layers=2), "metis")
     with pytest.raises(CheckpointError, match=r"rows has shape \(500, 5\), expected \(500, 4\)"):
-        other.plugins.find(LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 2)))
+        plugin_of(other, LearnedFeatures).load(Checkpoint(checkpoint_path(shared_path / "run", 2)))
 
 
 def test_what_is_ignored_is_said_once(comm, planted, shared_path):
@@ -167,16 +167,10 @@ def test_what_is_ignored_is_said_once(comm, planted, shared_path):
     assert log.count("the 6 features of the graph are ignored by --features degree") == 1
 
 
-@pytest.mark.parametrize(
-    "options, text",
-    [
-        *[({"features": each}, "edges, learned:D with D from 1 to 65536") for each in ("learned", "learned:0")],
-        ({"features": "degree+learned:4", "ema": 0.9}, "not the learned features of --features degree"),
-    ],
-)
-def test_features_that_there_are_not(options, text):
-    with pytest.raises(ConfigError, match=text):
-        make_config({"graph": "g.h5", **options}, CHOICES)
+@pytest.mark.parametrize("features", ["learned", "learned:0"])
+def test_features_that_there_are_not(features):
+    with pytest.raises(ConfigError, match="edges, learned:D with D from 1 to 65536"):
+        make_config({"graph": "g.h5", "features": features}, CHOICES)
 
 
 def test_learned_features_are_refused_where_no_rank_can_send_to_another_alone(comm, planted, monkeypatch, shared_path):

@@ -8,10 +8,10 @@ import pytest
 from mpi.runs import log_of, losses, train_into
 
 from hpcgnn.__main__ import registry_choices
-from hpcgnn.comm.tape import clock, offset_to_first
+from hpcgnn.comm.tape import clock
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace
+from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace, offset_to_first
 from hpcgnn.output_files import files_of_run
 
 EPOCHS = 4
@@ -80,8 +80,7 @@ def test_every_kind_of_span_is_there(comm, traced):
         if span["name"] == "turn":
             about = span["args"]
             number, turns = map(int, about["turn"].split(" of "))
-            assert 1 <= number <= turns and about["stream"] >= 1 and about["kind"].startswith("halo_")
-            assert (about["rows_received"] > 0) == (about["bytes_received"] + about["bytes_returned"] > 0)
+            assert 1 <= number <= turns and about["kind"].startswith("halo_")
     if comm.size > 1:
         assert any(span["args"]["kind"] == "allreduce" for span in spans if span["name"] == "all ranks")
 

@@ -40,9 +40,9 @@ def test_the_metrics_are_those_of_training(comm, trained, name, map_name):
 
 
 def test_the_end_of_a_run_reports_its_best_epoch(comm, graph, shared_path):
-    """All metrics and the tables by class belong to the best epoch, with averages of that epoch."""
+    """All metrics and the tables by class belong to the best epoch."""
     run_dir = shared_path / "run"
-    train_into(comm, graph, run_dir, epochs=12, hidden=8, lr=1.0, ema=0.5)
+    train_into(comm, graph, run_dir, epochs=12, hidden=8, lr=1.0)
     of_all, found = summary(run_dir), evaluated(comm, run_dir)
     assert of_all["best_epoch"] < 12 and of_all["metrics"]["val"]["accuracy"] == of_all["best_val"]
     for name in ("metrics", "classes"):

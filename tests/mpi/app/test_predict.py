@@ -141,22 +141,6 @@ def test_tables_and_arrays_of_some_nodes(comm, trained, shared_path):
         np.testing.assert_array_equal(file["logit"][:], array)
 
 
-def test_parquet_says_the_same(comm, trained, shared_path, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    monkeypatch.setattr(original_order, "SLAB_BYTES", 500)
-    _, run_dir = trained
-    predicted(comm, run_dir, shared_path / "p.h5", probabilities=True)
-    predicted(comm, run_dir, shared_path / "p.parquet", probabilities=True)
-    table = parquet.read_table(shared_path / "p.parquet")
-    assert b"graph_uuid" in table.schema.metadata[b"hpcgnn"]
-    with h5py.File(shared_path / "p.h5") as file:
-        assert table["id"].to_pylist() == file["id"].asstr()[:].tolist()
-        assert table["node"].to_pylist() == list(range(NODES))
-        np.testing.assert_array_equal(table["class"].to_numpy(), file["prediction"][:])
-        for label in range(3):
-            np.testing.assert_array_equal(table[f"probability_{label}"].to_numpy(), file["probability"][:, label])
-
-
 def test_on_another_graph(comm, trained, paths, shared_path):
     """One without labels or splits; refused where the features, classes or kind of labels differ."""
     folder, run_dir = trained

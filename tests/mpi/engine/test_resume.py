@@ -22,7 +22,6 @@ PAUSED = {
     "bns": {"schedule": "bns", "boundary_rate": 0.5},
     "tma": {"schedule": "tma", "average_steps": 2, "correct_every": 2},
     "inductive": {"model": "sage", "layers": 2, "inductive": True, "prune": "auto"},
-    "averages": {"model": "sage", "layers": 2, "ema": 0.7},
     "regression": {"model": "sage"},
 }
 

@@ -115,7 +115,7 @@ def paths(comm, session_path):
 
 GAT = {"model": "gat", "heads": 2, "hidden": 8}
 LEAST = {"halo": "least"}
-PRUNED, INDUCTIVE = {"prune": "auto", "layers": 3}, {"inductive": True, "layers": 3}
+PRUNED = {"prune": "auto", "layers": 3}
 OPTIONS = {
     "gcn": {},
     "sage": {"model": "sage", "norm": "batch"},
@@ -145,16 +145,13 @@ OPTIONS = {
     "pruned sage": {**PRUNED, "model": "sage"},
     "pruned gat": {**PRUNED, **GAT, "dropout": 0.0},
     "pruned, fewest rows": {**PRUNED, "model": "sage", **LEAST},
-    "inductive sage": {**INDUCTIVE, "model": "sage"},
-    "inductive gat": {**INDUCTIVE, **GAT},
-    "inductive, fewest rows": {**INDUCTIVE, "model": "sage", **LEAST},
 }
 DIRECTED = (
     *("sage", "gat", "gcn, bf16", "gcn, mixed", "gcn, fp64, rows of the features", "gcn, int8"),
     *("gat, tiny buffer, int8", "sage, tiny buffer, int8", "gcn, fewest rows", "gin, as few rows as pay"),
-    *("sage, fewest rows, tiny buffer, int8", "inductive sage", "pruned sage", "pruned gat"),
+    *("sage, fewest rows, tiny buffer, int8", "pruned sage", "pruned gat"),
 )
-BOTH = ("sage", "gat", "inductive sage", "pruned sage", "pruned gat")
+BOTH = ("sage", "gat", "pruned sage", "pruned gat")
 UNDIRECTED = [name for name in OPTIONS if name not in DIRECTED or name in BOTH]
 
 
@@ -177,11 +174,6 @@ def check_case(comm, path, options, map_name=MAP, per_node=1):
     assert trainer.buffers.nbytes <= trainer.buffers.limit
     if options.get("prune") == "auto":
         assert forecast.counted and any(trainer.views.shares)
-    if config.data.inductive and per_node == 1:
-        seen, shares = trainer.views.subgraph, forecast.shares.seen
-        assert shares.nodes[comm.rank] == seen.num_owned
-        if config.schedule.halo != "least":  # else some of the edges go into sums of others
-            assert shares.inward.remote[comm.rank] == sum(block.num_edges for block in seen.inward.halo)
     return forecast, trainer
 
 
@@ -193,7 +185,7 @@ def test_models(comm, paths, graph, model):
 #: Of these, ranks of a node read each other's rows in place.
 IN_PLACE = (
     *("gcn", "gin, as few rows as pay", "gatv2", "raw", "gcn, mixed", "gat, tiny buffer, int8"),
-    *("sage, fewest rows, tiny buffer, int8", "inductive gat", "inductive, fewest rows", "pruned, fewest rows"),
+    *("sage, fewest rows, tiny buffer, int8", "pruned, fewest rows"),
 )
 IN_PLACE_DIRECTED = "gcn, fewest rows", "sage, tiny buffer", "gat, tiny buffer", "pruned sage", "pruned gat"
 

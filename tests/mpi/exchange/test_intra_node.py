@@ -16,7 +16,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.arena import rounded
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.run_plan import RunPlan, check_plan, plan
+from hpcgnn.plan.rules import PLAN_RULES
+from hpcgnn.plan.run_plan import RunPlan, check, plan
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
@@ -162,4 +163,4 @@ def test_what_cannot_be_read_in_place(graph):
     for options in ({"model": "gat", "schedule": "lazy"}, {"comm": "torch"}):
         config = configure(graph, **options, intra_node="shared")
         with GraphFile(graph) as file, pytest.raises(ConfigError, match="--intra-node messages"):
-            check_plan(RunPlan(config, model_spec(file.meta, config)))
+            check(RunPlan(config, model_spec(file.meta, config)), PLAN_RULES)

@@ -13,7 +13,8 @@ from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.operators import Linear
 from hpcgnn.plan.model_spec import model_spec
-from hpcgnn.plan.run_plan import RunPlan, check_plan
+from hpcgnn.plan.rules import PLAN_RULES
+from hpcgnn.plan.run_plan import RunPlan, check
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
@@ -131,5 +132,5 @@ def test_what_needs_single_rows_has_them(comm, graph, options):
     with GraphFile(config.data.graph) as file:
         spec = model_spec(file.meta, config)
     with pytest.raises(ConfigError, match="--halo least"):
-        check_plan(RunPlan(config.replace(halo="least"), spec))
-    check_plan(RunPlan(config, spec))
+        check(RunPlan(config.replace(halo="least"), spec), PLAN_RULES)
+    check(RunPlan(config, spec), PLAN_RULES)

@@ -126,14 +126,11 @@ def test_relations(comm, stored, map_name):
 
 
 @pytest.mark.processes
-def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
-    """gcn takes roots: an error that counts. sage describes its means. Others divide by nothing."""
-    (where, path), said = stored, []
-    monkeypatch.setattr("hpcgnn.app.graph_checks.log.warning", lambda text, *values: said.append(text % values))
+def test_training_refuses_roots_of_them(comm, stored, shared_path):
+    """gcn and sgc take roots, also where a process trains. Others take none."""
+    where, path = stored
     looped = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight, "add")
     negative = int(((looped.sum(1) < 0) | (looped.sum(0) < 0)).sum())
-    plain = oracle.adjacency(N, GRAPH.src, GRAPH.dst, GRAPH.weight)
-    below = int((plain.sum(1) < -1e-6).sum())
     for model in ("gcn", "sgc"):
         trainer, local = loaded(comm, path, where, model, "add")
         with pytest.raises(GraphError, match=f"weights of {negative} nodes sum to less than 0.*--model sage") as caught:
@@ -141,12 +138,9 @@ def test_training_says_it_or_refuses(comm, stored, shared_path, monkeypatch):
         assert "\n" not in str(caught.value) and caught.value.everywhere
     with pytest.raises(GraphError, match="sum to less than 0"):
         train_into(comm, path, shared_path / "run", model="gcn", epochs=1, partition="random")
-    sage = f"0 at 3 nodes, whose mean is 0, and to less than 0 at {below},"
-    for model, words in {"sage": sage, "rgcn": "", "gin": "", "gat": "", "pna": ""}.items():
+    for model in ("sage", "rgcn", "gin", "gat", "pna"):
         trainer, local = loaded(comm, path, where, model, "keep")
-        said.clear()
         check_weights(local, trainer.model.spec, comm)
-        assert (len(said) == 1 and words in said[0]) if words and comm.rank == 0 else not said
 
 
 def loaded(comm, path, where, model, loops):

@@ -11,7 +11,7 @@ from hpcgnn.plan.run_plan import plan
 from hpcgnn.plugins.coded_keeping import CodedKeeping
 from hpcgnn.plugins.registry import make_plugins
 
-from ..training import build_trainer, configure
+from ..training import build_trainer, configure, plugin_of
 
 DRAWS = 16
 CASES = {
@@ -97,4 +97,4 @@ def test_refusals(comm, graph):
         with pytest.raises(ConfigError, match="--keep (int8|exact)"):
             build_trainer(comm, configure(graph, keep="int8", **options), "metis")
     trainer = build_trainer(comm, configure(graph, model="sage"), "metis")
-    assert trainer.plugins.find(CodedKeeping) is None and np.isfinite(trainer.step(0))
+    assert plugin_of(trainer, CodedKeeping) is None and np.isfinite(trainer.step(0))

@@ -20,7 +20,7 @@ from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.gin import GINEConv
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.registry import ignored
-from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.spec import PLAIN
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.site import Facts
 from hpcgnn.plan.model_spec import model_spec
@@ -85,7 +85,7 @@ def test_every_edge_has_its_row(comm, files, name, self_loops, drawn=None):
         assert local.inward.edges.features.shape == (local.inward.num_edges, EDGE)
 
 
-SPEC = ModelSpec("gat", FEATURES, 4, 2, WIDTH, dtype=torch.float64, edge_features=EDGE)
+SPEC = replace(PLAIN, dtype=torch.float64, edge_features=EDGE)
 LAYERS = {
     "gine": lambda: GINEConv(FEATURES, HEADS * WIDTH, EDGE, torch.float64),
     "gat": lambda: EdgeGATConv(FEATURES, WIDTH, HEADS, False, SPEC),
@@ -152,7 +152,7 @@ def test_predictions_on_another_graph(comm, files, session_path, model):
             load_trained(config, session, "last", other_graph=True)
     else:
         found = load_trained(config, session, "last", other_graph=True)
-        assert found.logits()[0].shape[1] == graph.num_classes and found.spec.edge_features == 0
+        assert found.logits()[0].shape[1] == graph.num_classes and found.trainer.plan.spec.edge_features == 0
 
 
 def test_what_is_not_read_is_said(files):

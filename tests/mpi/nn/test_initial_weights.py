@@ -18,12 +18,13 @@ from hpcgnn.nn.sage import SAGEConv
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.nn.transformer import TransformerConv
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.options import ModelConfig
 
 from ..training import build_trainer, configure
 
 SEED, PARAMETER = 11, 1
 IN, OUT, WIDTH, HEADS, TYPES, BASES = 40, 50, 16, 3, 7, 4
-ATTENTIVE = ModelSpec("", IN, OUT, 1, WIDTH, bases=BASES, edge_types=TYPES)
+ATTENTIVE = ModelSpec(ModelConfig(bases=BASES), IN, OUT, edge_types=TYPES)
 
 
 def glorot(fan_in, fan_out):

@@ -17,15 +17,17 @@ from hpcgnn.nn.gat import GATConv
 from hpcgnn.nn.gatv2 import GATv2Conv
 from hpcgnn.nn.pna import PNAConv
 from hpcgnn.nn.rgcn import RGATConv, RGCNConv
-from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.nn.spec import PLAIN
 from hpcgnn.nn.transformer import TransformerConv
+from hpcgnn.options import ModelConfig
 
 from ..nodes import emulated
 from ..training import generated
 from . import formulas
 
 NODES, D_IN, HEADS, WIDTH, RELATIONS, KINDS = 300, 6, 2, 3, 3, 2
-SPEC = ModelSpec("gatv2", D_IN, 4, 2, WIDTH, dtype=torch.float64)
+SPEC = replace(PLAIN, dtype=torch.float64)
+TYPED = [replace(SPEC, options=ModelConfig(bases=bases), edge_types=RELATIONS) for bases in (2, 3)]
 LAYERS = {
     "gat": lambda: GATConv(D_IN, WIDTH, HEADS, False, SPEC, 0),
     "gat averaged": lambda: GATConv(D_IN, WIDTH, HEADS, True, SPEC, 0),
@@ -36,8 +38,8 @@ LAYERS = {
     "pna": lambda: PNAConv(D_IN, WIDTH, torch.float64),
     "rgcn": lambda: RGCNConv(D_IN, WIDTH, RELATIONS, 2, torch.float64),
     "rgcn looped": lambda: RGCNConv(D_IN, WIDTH, RELATIONS + 1, 2, torch.float64),
-    "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, replace(SPEC, edge_types=RELATIONS, bases=2)),
-    "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, replace(SPEC, edge_types=RELATIONS, bases=3)),
+    "rgat": lambda: RGATConv(D_IN, WIDTH, HEADS, False, TYPED[0]),
+    "rgat averaged": lambda: RGATConv(D_IN, WIDTH, HEADS, True, TYPED[1]),
     "typed projection": lambda: TypedProjection(D_IN, WIDTH, KINDS, torch.float64),
 }
 

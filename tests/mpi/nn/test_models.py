@@ -13,6 +13,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.options import ModelConfig
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
@@ -57,30 +58,19 @@ def files(comm, session_path):
     }
 
 
-def spec_of(kind, **options):
-    return complete(
-        ModelSpec(
-            **{
-                "model": kind,
-                "d_in": 10,
-                "classes": CLASSES,
-                "layers": 3,
-                "hidden": 6,
-                "dropout": 0.4,
-                "dtype": torch.float64,
-                **options,
-            }
-        )
-    )
+def spec_of(kind, sparse_input=False, **options):
+    usual = {"hidden": 6, "dropout": 0.4, "input_dropout": "aggregate"}
+    options = ModelConfig(model=kind, **{**usual, **options})
+    return complete(ModelSpec(options, 10, CLASSES, sparse_input, dtype=torch.float64))
 
 
 def is_kept(spec):
     """When the aggregate of the input is kept: dense features, dropout not on the raw input, and not much wider
     than the output.
     """
-    first = spec.classes if spec.model == "sgc" or spec.layers == 1 else spec.hidden
-    wanted = {"auto": spec.d_in <= 2 * first, "always": True, "never": False}[spec.keep_input]
-    return wanted and not spec.sparse_input and spec.input_dropout != "raw"
+    first = spec.classes if spec.options.model == "sgc" or spec.options.layers == 1 else spec.options.hidden
+    wanted = {"auto": spec.d_in <= 2 * first, "always": True, "never": False}[spec.options.keep_input]
+    return wanted and not spec.sparse_input and spec.options.input_dropout != "raw"
 
 
 def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
@@ -88,7 +78,9 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
     with GraphFile(path) as file:
         decided = RunPlan(config.replace(task=file.meta.task), spec)
         halo_buffer = 4 * rows * widest_row(decided)
-    local = graphs.load(path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.model].traits().self_loops)
+    local = graphs.load(
+        path, cluster_to_rank, comm, cap=rows, self_loops=MODELS[spec.options.model].traits().self_loops
+    )
     trainer = Trainer(local, decided, comm, HaloBuffers(halo_buffer), make_plugins)
     with torch.no_grad():  # away from the initial zeros of biases and epsilon, the same on all ranks
         for index, parameter in enumerate(trainer.model.parameters()):
@@ -101,7 +93,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
 
 
 def self_loops_of(spec):
-    return "add" if spec.model in ("gcn", "sgc") else "keep"
+    return "add" if spec.options.model in ("gcn", "sgc") else "keep"
 
 
 def in_edges(graph, spec):
@@ -123,15 +115,15 @@ def right(graph, spec, state, train):
         a,
         torch.from_numpy(graph.features).double(),
         parameters,
-        kind=spec.model,
-        layers=spec.layers,
-        norm=spec.norm,
-        dropout=spec.dropout if train else 0.0,
-        input_dropout=0.0 if spec.input_dropout == "none" or not train else None,
+        kind=spec.options.model,
+        layers=spec.options.layers,
+        norm=spec.options.norm,
+        dropout=spec.options.dropout if train else 0.0,
+        input_dropout=0.0 if spec.options.input_dropout == "none" or not train else None,
         kept=is_kept(spec),
-        scaled=spec.input_dropout == "scaled",
+        scaled=spec.options.input_dropout == "scaled",
         edges=in_edges(graph, spec),
-        residual=spec.residual,
+        residual=spec.options.residual,
         seed=SEED,
         epoch=EPOCH,
     )
@@ -164,7 +156,7 @@ def compare(comm, name, file, spec, map_name, **options):
         torch.testing.assert_close(
             state[parameter].grad, gradients[parameter], rtol=0, atol=1e-9, msg=lambda text: f"{parameter}: {text}"
         )
-    if spec.norm != "batch":  # without dropout; batch norm would use its running statistics
+    if spec.options.norm != "batch":  # without dropout; batch norm would use its running statistics
         logits, _, _ = on_rank_0(comm, right, graph, spec, state, False)
         trainer.model.eval()
         with torch.no_grad():

@@ -17,6 +17,7 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.dropout import EluDropout, ReluDropout
 from hpcgnn.ops.handover import Handover, Loan
+from hpcgnn.options import ModelConfig
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..small import stored
@@ -56,8 +57,9 @@ def local(comm, session_path):
 
 
 def make_model(kind, dropout):
-    options = {"heads": 2, "out_heads": 2, "attention_dropout": dropout, "keep_input": "never"}
-    spec = complete(ModelSpec(kind, FEATURES, CLASSES, 3, 4, dropout, dtype=torch.float64, **options))
+    rates = {"dropout": dropout, "attention_dropout": dropout, "input_dropout": "aggregate", "keep_input": "never"}
+    options = ModelConfig(model=kind, hidden=4, heads=2, out_heads=2, **rates)
+    spec = complete(ModelSpec(options, FEATURES, CLASSES, dtype=torch.float64))
     model = MODELS[kind].build(spec)
     initialise(model, Randomness(3))
     return model
