@@ -3,7 +3,7 @@
 
     python docs/pyg.py [FILE]
 
-tests/extras/pyg/test_every_layer.py compares each of these layers with PyG at several ranks, and holds the page to it.
+tests/extras/pyg/test_layers.py compares each of these layers with PyG at several ranks, and holds the page to it.
 """
 
 import logging

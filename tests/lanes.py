@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -163,26 +164,18 @@ class Runner:
         self.running = set()
 
     def run(self, parts):
-        waiting = list(parts)
-        threads = [threading.Thread(target=self._work, args=(waiting,), daemon=True) for _ in range(BESIDE)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.5)
-
-    def _work(self, waiting):
-        while True:
-            with self._lock:
-                if not waiting:
-                    return
-                part = waiting.pop(0)
-                if self._gate and not part.quick and time.monotonic() - self._begun > GATE_SECONDS:
-                    self.left.append(part.name)
-                    continue
-            self._one(part)
+        pool = ThreadPoolExecutor(BESIDE)
+        try:
+            list(pool.map(self._one, parts))
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in self.running:
+                os.killpg(process.pid, 15)
 
     def _one(self, part):
+        if self._gate and not part.quick and time.monotonic() - self._begun > GATE_SECONDS:
+            self.left.append(part.name)
+            return
         pytest_options = self._options if "pytest" in part.command else []
         begin = time.monotonic()
         # A file, and no pipe: what a test leaves running may hold it open.
@@ -233,11 +226,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         # Graphs that several parts train on are made once.
         os.environ["HPCGNN_TEST_GRAPHS"] = folder
-        try:
-            runner.run(chosen(arguments))
-        finally:
-            for process in runner.running:
-                os.killpg(process.pid, 15)
+        runner.run(chosen(arguments))
     used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     print(f"== {_clock(time.monotonic() - runner._begun)} minutes, {used:.0f} s of processor time", flush=True)
     if runner.left:

@@ -1,7 +1,7 @@
 """Figures of the comparison stand in three places: the data, the table of all, and the short one of the README."""
 
 import csv
-import importlib.util
+import runpy
 from pathlib import Path
 
 import pytest
@@ -80,35 +80,15 @@ def test_the_readme_has_the_same_figures(rows):
         ]
 
 
-def script(name):
-    """A module of docs/, which is no package."""
-    found = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-def assert_drawn_again(again, picture, command):
-    """Both pictures are the same, to the byte, if one matplotlib drew them."""
+@pytest.mark.parametrize("name, files", [("comparison", ["comparison"]), ("drawings", ["blocks", "memory", "rounds"])])
+def test_pictures_are_of_this_data_and_code(tmp_path, name, files):
+    """To the byte, if the same matplotlib drew them."""
     matplotlib = pytest.importorskip("matplotlib")
-    text = picture.read_text(encoding="utf-8")
-    if f"Matplotlib v{matplotlib.__version__}," not in text:
-        pytest.skip("the picture was drawn by another version of matplotlib")
-    assert again.read_text(encoding="utf-8") == text, f"run `{command}`"
-
-
-def test_the_picture_is_of_this_data(tmp_path):
-    pytest.importorskip("matplotlib")
-    comparison = script("comparison")
-    comparison.draw(tmp_path / "again.svg")
-    assert_drawn_again(tmp_path / "again.svg", comparison.PICTURE, "python docs/comparison.py")
-
-
-def test_the_drawings_are_of_this_code(tmp_path):
-    pytest.importorskip("matplotlib")
-    drawings = script("drawings")
-    drawings.draw(tmp_path)
-    made = sorted(tmp_path.glob("*.svg"))
-    assert [path.stem for path in made] == ["blocks", "memory", "rounds"]
-    for path in made:
-        assert_drawn_again(path, drawings.PICTURES / path.name, "python docs/drawings.py")
+    draw = runpy.run_path(str(ROOT / "docs" / f"{name}.py"))["draw"]  # docs/ is no package
+    draw(tmp_path / "comparison.svg" if name == "comparison" else tmp_path)
+    assert sorted(path.stem for path in tmp_path.iterdir()) == files
+    for path in tmp_path.iterdir():
+        text = (ROOT / "docs" / "pictures" / path.name).read_text(encoding="utf-8")
+        if f"Matplotlib v{matplotlib.__version__}," not in text:
+            pytest.skip("the picture was drawn by another version of matplotlib")
+        assert path.read_text(encoding="utf-8") == text, f"run `python docs/{name}.py`"

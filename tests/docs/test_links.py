@@ -92,38 +92,31 @@ def test_files_that_are_named_exist(path):
 
 @cache
 def our_options():
-    """Every option that a program of ours takes: {'hpcgnn': {...}, 'partition_tools': {...}}, and of the scripts."""
-    found = {"hpcgnn": flags_of(build_parser(registry_choices())), "partition_tools": flags_of(build_tools_parser())}
+    """Every option that a program or a script of ours takes."""
     scripts = [path for kind in ("*.sh", "*.sbatch", "*.py") for path in (ROOT / "jobs").rglob(kind)]
     scripts += [*(ROOT / "tests").rglob("*.py"), *(ROOT / "env").glob("*.sh"), *(ROOT / "docs").glob("*.py")]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
-    return found | {"scripts": set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts))}
+    of_scripts = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", texts))
+    return of_scripts | flags_of(build_parser(registry_choices())) | flags_of(build_tools_parser())
 
 
 def flags_of(parser):
-    """{command: its flags, and the flags of commands below it} of a parser with sub-commands."""
+    """The flags of a parser, and of the commands below it."""
+    found = {flag for action in parser._actions for flag in action.option_strings}
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    return {name: all_flags(command) for action in below for name, command in action.choices.items()}
-
-
-def all_flags(parser):
-    own = {flag for action in parser._actions for flag in action.option_strings}
-    return own.union(*flags_of(parser).values())
+    return found.union(*(flags_of(command) for action in below for command in action.choices.values()))
 
 
 @of(TEXTS)
 def test_options_that_are_named_exist(path):
-    options = our_options()
-    known = options["scripts"].union(*options["hpcgnn"].values(), *options["partition_tools"].values())
     # Of sbatch, srun, pytest and coverage; and the one that an error explains as --lr.
-    known |= {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
+    known = {"--mpi", "--signal", "--ntasks-per-node", "--deselect", "--durations", "--rcfile", "--learning-rate"}
     known |= {"--no-deps", "--no-build-isolation", "--inplace", "--param"}  # of pip, setup.py, gcc
-    known |= {"--no-checksum", "--robot", "--check-style", "--check-contrib"}  # of Spack and EasyBuild
     # Of pip, srun, Score-P's bindings and darshan-parser.
     known |= {"--force-reinstall", "--no-binary", "--export", "--mpp", "--thread", "--noinstrumenter", "--total"}
-    known |= {"--pty", "--shm-size"}  # of srun and docker
+    known |= {"--pty", "--shm-size", "--no-checksum", "--prefix"}  # of srun, docker, Spack, git
     named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", path.read_text(encoding="utf-8")))
-    assert not sorted(named - known)
+    assert not sorted(named - known - our_options())
 
 
 def test_models_and_schedules_have_their_rows():

@@ -1,11 +1,11 @@
-"""A task, a plugin of the training loop, a transport and a schedule of a user are one file each for `--plugin`."""
+"""A model, a task, a plugin of the loop, a transport and a schedule of a user are one file each for `--plugin`."""
 
 import json
 
 import graphs
 import pytest
 from core.forked import start
-from pages import example
+from pages import blocks, example, read
 
 
 @pytest.fixture
@@ -48,3 +48,17 @@ def test_one_file_is_a_schedule_with_options(hpcgnn, tmp_path):
     assert done.code == 0, done.err
     done = hpcgnn("slow.py", "train", "--epochs", 1, "--dry-run", "1", "--set", "schedule.pauses=5")
     assert done.code == 2 and "--pauses belongs to --schedule slow, got --schedule sar" in done.err
+
+
+@pytest.mark.slow
+def test_a_model_has_the_same_losses_on_any_number_of_ranks(tmp_path):
+    losses = []
+    graphs.planted(tmp_path / "g.h5", [1, 2], nodes=160, features=6)
+    (tmp_path / "edgeconv.py").write_text(blocks(read("extending.md"), "python")[0])
+    words = ("--graph", "g.h5", "--plugin", "edgeconv.py", "--model", "edgeconv", "--precision", "fp64", "--dropout", 0)
+    for ranks in (0, 2):
+        done = start(ranks, "-m", "hpcgnn", "train", *words, "--epochs", 3, "--run-dir", ranks, cwd=tmp_path)
+        assert done.code == 0, done.err
+        rows = (tmp_path / str(ranks) / "metrics.jsonl").read_text().splitlines()
+        losses.append([json.loads(row)["loss"] for row in rows])
+    assert losses[1] == pytest.approx(losses[0], rel=0, abs=1e-9) and len(set(losses[0])) == 3

@@ -1,4 +1,4 @@
-"""The recipes for Spack, EasyBuild and Apptainer against setup.cfg: the tests have none of these tools."""
+"""The recipes for Spack and Apptainer against setup.cfg: the tests have none of these tools."""
 
 import ast
 import configparser
@@ -37,25 +37,6 @@ def test_spack_asks_for_what_setup_cfg_asks_for():
         expected = {f"py-{name}@{least}:" for name, least in required(extra).items()}
         assert expected == {spec for spec, condition in at_run_time if condition == when} - {"python@3.11:"}
     assert [words for words, _ in calls(path, "version")] == [[hpcgnn.__version__]]
-
-
-def test_easybuild_has_at_least_what_setup_cfg_asks_for():
-    path = ROOT / "env" / "easybuild" / f"hpcgnn-{hpcgnn.__version__}-foss-2025b.eb"
-    values = {}
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id in ("version", "dependencies"):
-            values[node.targets[0].id] = ast.literal_eval(node.value)
-    assert values["version"] == hpcgnn.__version__
-    has = {name.lower(): version for name, version in values["dependencies"]}
-    has["torch"] = has["pytorch"]
-    # Bundles have several packages; pymetis is an extension of the module itself.
-    bundled = {"numpy", "scipy", "pandas", "tabulate", "tomli-w", "jinja2"}
-    numbers = lambda version: tuple(map(int, version.split(".")))  # noqa: E731
-    for name, least in (required() | required("plot")).items():
-        if name == "pymetis":
-            assert f"('{name}', '2025.2.2'" in path.read_text()
-        elif name not in bundled:
-            assert numbers(has[name]) >= numbers(least), name
 
 
 def test_the_container_is_made_of_files_that_exist():

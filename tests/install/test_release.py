@@ -73,14 +73,8 @@ def release(folder):
     return folder / "files"
 
 
-@pytest.fixture(scope="module")
-def sdist(release):
-    """The path of the source distribution."""
-    return release / f"{NAME}.tar.gz"
-
-
-def test_the_sdist_has_what_a_build_needs(sdist):
-    with tarfile.open(sdist) as archive:
+def test_the_sdist_has_what_a_build_needs(release):
+    with tarfile.open(release / f"{NAME}.tar.gz") as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     sources = {str(path.relative_to(ROOT)) for path in (ROOT / "hpcgnn").rglob("native/*") if path.is_file()}
     sources |= {str(path.relative_to(ROOT)) for path in (ROOT / "partition_tools").rglob("*.py")}

@@ -38,96 +38,54 @@ def run_compare(*arguments, limit=300):
     )
 
 
-def sample(case, number, seconds, growth=None, model="sage", constant=False):
+def sample(case, number, seconds, growth, **more):
     epochs = [
         {"loss": 1.0, "seconds": s, "user_seconds": 2 * s, "system_seconds": s / 2, "minor_faults": 10} for s in seconds
     ]
-    grown = None if growth is None else {"max": growth, "sum": 2 * growth}
-    return {
-        "model": model,
-        "case": case,
-        "round": number,
-        "constant": constant,
-        "epochs": epochs,
-        "growth_bytes": grown,
-        "versions": {"dgl": "2.1.0", "hpcgnn": "0.1.0"},
-        "format": "a form",
-    }
+    about = {"model": "sage", "case": case, "round": number, "constant": number is None, "format": "a form"}
+    grown = {"max": growth * 1e6, "sum": 2e6 * growth}
+    return {**about, "epochs": epochs, "growth_bytes": grown, "versions": {"dgl": "2.1.0"}, **more}
 
 
-def document(*samples, cases=(("hpcgnn 1×2", "hpcgnn"), ("dgl", "dgl")), **more):
-    return {
-        "date": "2026-01-01T00:00:00+00:00",
-        "graph": {"nodes": 10, "edges": 20, "features": 3, "classes": 2},
-        "machine": {"cpu": "a processor"},
-        "settings": {
-            "models": ["sage"],
-            "threads": 2,
-            "rounds": 2,
-            "discard": 1,
-            "reference": "dgl",
-            "constant_nodes": 4000,
-        },
-        "cases": [{"name": name, "system": system} for name, system in cases],
-        "samples": list(samples),
-        "absent": [],
-        "failures": [],
-        **more,
-    }
+SETTINGS = {"models": ["sage", "gat"], "threads": 2, "rounds": 2, "discard": 1, "reference": "dgl"}
+#: Our cases on one rank and on eight, with other options, and a peer.
+DOCUMENT = {
+    "date": "2026-01-01T00:00:00+00:00",
+    "graph": {"nodes": 10, "edges": 20, "features": 3, "classes": 2},
+    "machine": {"cpu": "a processor"},
+    "settings": {**SETTINGS, "constant_nodes": 4000},
+    "cases": [
+        {"name": "hpcgnn 1×2", "system": "hpcgnn", "ranks": 1, "variant": ""},
+        {"name": "hpcgnn 8×1", "system": "hpcgnn", "ranks": 8, "variant": ""},
+        {"name": "dgl", "system": "dgl"},
+        {"name": "hpcgnn[narrow] 8×1", "system": "hpcgnn", "ranks": 8, "variant": "narrow"},
+    ],
+    "samples": [
+        sample("hpcgnn 1×2", 0, [9.0, 1.0, 1.0, 2.0], 300),
+        sample("dgl", 0, [9.0, 2.0, 2.0, 2.0], 500),
+        sample("hpcgnn 8×1", 0, [9.0, 2.0], 350, startup_seconds=5.0),
+        sample("hpcgnn[narrow] 8×1", 0, [9.0, 2.0], 350),
+        sample("hpcgnn 1×2", 1, [9.0, 6.0, 6.0, 6.0], 100),
+        sample("dgl", 1, [9.0, 4.0, 5.0, 3.0], 500),
+        sample("hpcgnn 8×1", None, [1.0], 50),
+    ],
+    "absent": [],
+    "failures": [],
+}
 
 
-TWO_ROUNDS = (
-    sample("hpcgnn 1×2", 0, [9.0, 1.0, 1.0, 2.0], growth=300e6),
-    sample("dgl", 0, [9.0, 2.0, 2.0, 2.0], growth=500e6),
-    sample("hpcgnn 1×2", 1, [9.0, 6.0, 6.0, 6.0], growth=100e6),
-    sample("dgl", 1, [9.0, 4.0, 5.0, 3.0], growth=500e6),
-)
-
-
-def test_table_has_spreads_and_names_what_was_not_measured():
+def test_figures_of_a_table():
+    """Spreads over rounds, memory less the constant of the processes, and its shares of one rank with these options."""
     from comparison.tables import render
 
-    text = render(
-        document(
-            *TWO_ROUNDS,
-            absent=[{"system": "pyg", "reason": "installing it failed: no network"}],
-            failures=[
-                {"model": "gat", "case": "pyg", "label": "round-1", "reason": "took longer than 9 s (--timeout)"}
-            ],
-        )
-    )
-    (line,) = [line for line in text.splitlines() if line.startswith("| hpcgnn")]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:3] == ["hpcgnn 1×2", "3.500 (1.000 to 6.000)", "1.00 (0.50 to 1.50)"]
-    assert "400 (200 to 600)" in cells and "0.40" in cells
-    assert "* pyg: absent: installing it failed: no network" in text
-    assert "* gat, pyg, round-1: failed: took longer than 9 s (--timeout)" in text
-    assert "## gat" not in text
-    assert "dgl 2.1.0: a form." in text
-
-
-def test_memory_less_the_constant_and_ratios_to_the_same_setting():
-    from comparison.results import one_rank_of, own_part, startup
-    from comparison.tables import render
-
-    cases = ["hpcgnn 1×2", "hpcgnn 8×1", "dgl", "hpcgnn[narrow] 8×1"]
-    found = document(
-        *(sample(name, 0, [9.0, 2.0], growth=size * 1e6) for name, size in zip(cases, (250, 350, 500, 350))),
-        sample("hpcgnn 8×1", None, [1.0], growth=50e6, constant=True),
-    )
-    found["cases"] = [
-        {"name": name, "system": name[:6], "ranks": 8 if "8" in name else 1, "variant": "narrow" if "[" in name else ""}
-        for name in cases
-    ]
-    found["samples"][1]["startup_seconds"] = 5.0
-    assert own_part(found, "sage", "hpcgnn 8×1") == 600e6 and own_part(found, "sage", "hpcgnn 1×2") is None
-    assert one_rank_of(found, "sage", "hpcgnn 8×1") == "hpcgnn 1×2" and one_rank_of(found, "sage", "dgl") is None
-    assert one_rank_of(found, "sage", "hpcgnn[narrow] 8×1") is None, "one rank was not measured with these options"
-    assert startup(found, "sage", "hpcgnn 8×1")[1]["median"] == 2.5 and startup(found, "sage", "dgl") == (None, None)
-    (line,) = [line for line in render(found).splitlines() if line.startswith("| hpcgnn 8×1 ")]
-    cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[-4:] == ["100", "600", "0.60", "1.20"], "600 of 1000 of dgl and of 500 of one rank; all ranks together"
-    assert "5.0 (2.5)" in cells
+    text = render(DOCUMENT)
+    cells = {
+        row[0]: row for row in ([cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()) if row
+    }
+    assert cells["hpcgnn 1×2"][1:3] == ["3.500 (1.000 to 6.000)", "1.00 (0.50 to 1.50)"]
+    assert cells["hpcgnn 1×2"][7:9] == ["400 (200 to 600)", "0.40"] and cells["hpcgnn 1×2"][-3:] == ["–"] * 3
+    assert cells["hpcgnn 8×1"][-4:] == ["100", "600", "0.60", "1.50"] and "5.0 (2.5)" in cells["hpcgnn 8×1"]
+    assert cells["hpcgnn[narrow] 8×1"][-1] == "–" and "dgl 2.1.0: a form." in text and "## gat" not in text
 
 
 def test_a_process_that_takes_too_long_or_fails_is_ended_and_its_reason_kept(tmp_path):
@@ -211,47 +169,30 @@ def test_mistakes_are_one_line(tmp_path, arguments, said):
     assert said in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr
 
 
-def test_graph_of_peers_is_that_of_the_file(graph):
-    """The graph read by peers, against the graph file: the original order is a renumbering, and loops are added only
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_bare_torch_computes_the_same_aggregate(graph, model):
+    """Its matrices and its gradient against sums over the edges of the file. Peers have the original order, and loops
     once.
     """
     import graph_file as peers
     import numpy as np
+    import torch
+    import torch_peer
 
     from hpcgnn.graphfile.storage import GraphFile
 
     with GraphFile(graph) as file:
         original, split = file.read("nodes/original_id"), file.read("nodes/split")
         features, labels = file.read("nodes/features"), file.read("nodes/labels")
-        indptr, indices = file.read("topology/indptr"), file.read("topology/indices")
-    renumbered = peers.read_graph(graph)
-
-    def pairs(indptr, indices, names):
-        target = np.repeat(np.arange(2000), np.diff(indptr))
-        return sorted(zip(names[target].tolist(), names[indices].tolist()))
-
-    found = pairs(renumbered.indptr, renumbered.indices, np.arange(2000))
-    assert found == pairs(indptr, indices, original)
-    assert (features == renumbered.features[original]).all()
-    assert (labels == renumbered.labels[original]).all()
-    assert set(original[split == 1].tolist()) == set(renumbered.train.tolist())
-    looped = peers.read_graph(graph, self_loops=True)
-    assert pairs(looped.indptr, looped.indices, np.arange(2000)) == sorted(found + [(i, i) for i in range(2000)])
-
-
-@pytest.mark.parametrize("model", ["sage", "gcn"])
-def test_bare_torch_computes_the_same_aggregate(graph, model):
-    """Its matrices and its gradient against sums over the edges."""
-    import graph_file
-    import numpy as np
-    import torch
-    import torch_peer
-
-    read = graph_file.read_graph(graph, self_loops=True)
-    target, degree = np.repeat(np.arange(2000), np.diff(read.indptr)), np.diff(read.indptr)
-    weight = 1 / degree[target] if model == "sage" else 1 / np.sqrt(degree[target] * degree[read.indices])
-    dense = np.zeros((2000, 2000))
-    np.add.at(dense, (target, read.indices), weight)
+        target = original[np.repeat(np.arange(2000), np.diff(file.read("topology/indptr")))]
+        source = original[file.read("topology/indices")]
+    read = peers.read_graph(graph, self_loops=True)
+    assert (features == read.features[original]).all() and (labels == read.labels[original]).all()
+    assert set(original[split == 1].tolist()) == set(read.train.tolist())
+    a = np.eye(2000)
+    np.add.at(a, (target, source), 1)
+    degree = a.sum(1)
+    dense = a / degree[:, None] if model == "sage" else a / np.sqrt(degree[:, None] * degree)
     x = torch.randn(2000, 3, requires_grad=True)
     y = torch_peer.Product.apply(*torch_peer.prepare(read, model), x)
     torch.testing.assert_close(y.detach().double(), torch.from_numpy(dense) @ x.detach().double(), rtol=1e-4, atol=1e-5)

@@ -1,7 +1,6 @@
 """The benchmark of large graphs at a small size, whose edges still do not fit the memory that the tools are given."""
 
 import csv
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,6 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-sys.path.insert(0, str(PROJECT / "jobs" / "bench"))
-from shared.limited import Group, measure  # noqa: E402
-
 pytestmark = pytest.mark.slow
 
 
@@ -37,15 +33,3 @@ def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_
     assert "hours" in done.stdout
     sound = [sys.executable, "-m", "partition_tools", "verify", str(tmp_path / "work" / "8e+06" / "partitioned.h5")]
     assert subprocess.run(sound, capture_output=True).returncode == 0
-
-
-def test_the_limit_is_real_where_there_is_one(tmp_path):
-    group = Group(100 << 20, f"hpcgnn-test-{os.getpid()}")
-    if not group.limited:
-        pytest.skip("a control group with a memory limit cannot be made here")
-    try:
-        taking = [sys.executable, "-c", "held = b'x' * (300 << 20); print(len(held))"]
-        assert measure(taking, group, tmp_path, tmp_path / "log").code != 0
-        assert measure([sys.executable, "-c", "print(1)"], group, tmp_path, tmp_path / "log").code == 0
-    finally:
-        group.close()

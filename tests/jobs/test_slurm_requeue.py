@@ -164,27 +164,6 @@ def restarts(cluster, job):
     return int(text.split("Restarts=")[1].split()[0])
 
 
-@pytest.mark.slow
-def test_slurm_warns_before_the_wall_time(cluster, graph, endless):
-    """A limit of two minutes and a warning 80 s before: SLURM signals after some 40 s, the job stops and is
-    requeued.
-    """
-    job = cluster.submit(
-        f"{SIZE} --time=2 --signal=B:USR1@80 jobs/train.sbatch --graph {graph} --run-dir warned -- {endless}"
-    )
-    end = time.monotonic() + LIMIT_SECONDS
-    while restarts(cluster, job) == 0:
-        assert time.monotonic() < end, said(cluster)
-        assert cluster.state(job) in UNFINISHED, said(cluster)
-        time.sleep(1)
-    cluster.run(f"scancel {job}")
-    log = (cluster.home / "warned" / "log.txt").read_text()
-    assert "(SIGUSR1); a checkpoint is written" in log
-    stopped = next(line for line in log.splitlines() if "stopped after epoch" in line).split("epoch ")[1].split()[0]
-    assert (cluster.home / "warned" / "checkpoints" / f"epoch-{int(stopped):06d}.h5").exists()
-    assert epochs_done(cluster.home / "warned") == int(stopped)
-
-
 def test_a_job_that_is_told_to_stop_is_not_requeued(cluster, graph, endless):
     """USR1, which the documentation once named for it, put the job back into the queue at once."""
     command = f"{SIZE} jobs/train.sbatch --graph {graph} --run-dir ended -- {endless}"

@@ -32,15 +32,6 @@ def runs_in(folder):
     }
 
 
-def check_table(folder):
-    """The table has a row for each setting, of as many runs as there are."""
-    with open(folder / "report" / "study.csv") as file:
-        rows = {row["label"]: row for row in csv.DictReader(file)}
-    found = collections.Counter(name.split("/")[0] for name in runs_in(folder))
-    assert {label: int(row["repetitions"]) for label, row in rows.items()} == found
-    return rows
-
-
 def test_without_slurm(home, graph, call):
     (home / "values.txt").write_text("# switches too\nresidual=true false\n")
     command = f'{SWEEP} --graph {graph} --out all --ranks 1 --launch "mpiexec -n" --repeat 2'
@@ -52,7 +43,10 @@ def test_without_slurm(home, graph, call):
         config = summary["config"]
         assert config["optim"]["lr"] == 0.01 and config["model"]["layers"] == 3 and summary["ranks"] == 1
         assert config["model"]["residual"] == ("residual-true" in name) and config["run"]["seed"] == int(name[-1])
-    rows = check_table(home / "all")
+    with open(home / "all" / "report" / "study.csv") as file:
+        rows = {row["label"]: row for row in csv.DictReader(file)}
+    runs = collections.Counter(name.split("/")[0] for name in found)
+    assert {label: int(row["repetitions"]) for label, row in rows.items()} == runs
     for label, row in rows.items():
         mean, deviation = float(row["test_at_best_val_mean"]), float(row["test_at_best_val_deviation"])
         assert any(label in line and f"{mean:.4f} ± {deviation:.4f}" in line for line in first.stdout.splitlines())

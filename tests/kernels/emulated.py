@@ -32,7 +32,7 @@ DRIVER = Path(__file__).with_name("emulated.c")
 # As in emulated.c.
 ADDRESS_BIT = 1 << 46
 INTEGERS, REALS = 28, 8
-REQUEST, REPLY = struct.Struct(f"<64sq{INTEGERS}q{REALS}d"), struct.Struct("<qd64s")
+REQUEST, REPLY = struct.Struct(f"<64sq{INTEGERS}Q{REALS}d"), struct.Struct("<qd64s")
 WHOLE, REAL, TEXT = range(3)
 
 
@@ -66,10 +66,6 @@ def build(folder, more=()):
     driver = [COMPILER, "-std=gnu11", "-O2", "-Wall", "-Wextra", DRIVER, "-o", folder / "emulated"]
     subprocess.run([*driver, "-rdynamic", "-ldl", "-pthread"], check=True)
     return result
-
-
-class Failure(RuntimeError):
-    """The emulated process ended in a call."""
 
 
 class Library:
@@ -118,7 +114,7 @@ class Library:
             reply = b""
         if len(reply) < REPLY.size:
             said = self._process.stderr.read().decode(errors="replace").strip()
-            raise Failure(f"{name}: the emulated process ended with {self._process.wait()}: {said}")
+            raise RuntimeError(f"{name}: the emulated process ended with {self._process.wait()}: {said}")
         self.calls += 1
         whole, real, text = REPLY.unpack(reply)
         return (whole, real, text.rstrip(b"\0"))[result]
@@ -138,9 +134,9 @@ class _Function:
             if kind is ctypes.c_double:
                 reals.append(float(value))
             elif kind in (ctypes.c_void_p, ctypes.c_char_p) or not issubclass(kind, ctypes._SimpleCData):
-                integers.append(_signed(_there(_address(value, alive))))
+                integers.append(_there(_address(value, alive)))
             else:
-                integers.append(_signed(kind(value).value))
+                integers.append(kind(value).value % (1 << 64))
         result = {ctypes.c_double: REAL, ctypes.c_char_p: TEXT}.get(self.restype, WHOLE)
         found = self._call()(self._name, result, integers, reals)
         if self.restype is None:
@@ -152,10 +148,6 @@ class _Function:
 def _there(address):
     """An address of this process as the emulated one knows it; 0 stays 0."""
     return address and address ^ ADDRESS_BIT
-
-
-def _signed(value):
-    return value - (1 << 64) if value >= 1 << 63 else value
 
 
 def _address(value, alive):

@@ -14,15 +14,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
-TESTS = ["test_attention.py", "test_between.py"]
-TESTS += [
-    "test_gather.py",
-    "test_tables.py",
-    "test_loss.py",
-    "test_narrow.py",
-    "test_pack_and_check.py",
-    "test_random.py",
-]
+TESTS = [f"test_{name}.py" for name in "attention between gather loss narrow pack_and_check random tables".split()]
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +33,8 @@ def test_the_kernels_tests(built):
         "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parents[1])]),
         emulated.FOLDER: str(built.parent),
     }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-vx",
-        "-p",
-        "emulated",
-        "-k",
-        "baseline",
-        *(HERE / name for name in TESTS),
-    ]
+    options = ["-vx", "-p", "emulated", "-k", "baseline"]
+    command = [sys.executable, "-m", "pytest", *options, *(HERE / name for name in TESTS)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     passed = [line for line in done.stdout.splitlines() if " PASSED" in line]

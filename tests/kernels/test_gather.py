@@ -105,32 +105,8 @@ def test_many_hubs_in_several_waves(kernels):
     )
 
 
-def test_not_a_number_and_infinity_pass_through(kernels):
-    for dtype, width in ((torch.bfloat16, 20), (torch.bfloat16, 200), (torch.float32, 9)):
-        x = torch.zeros(2, width, dtype=dtype)
-        x[0, ::2], x[1, ::3] = float("nan"), float("inf")
-        y = torch.zeros(2, width, dtype=dtype)
-        gather(y, x, torch.tensor([0, 1, 2]), torch.tensor([0, 1], dtype=torch.int32))
-        assert torch.equal(y.isnan(), x.isnan()) and torch.equal(y.isinf(), x.isinf())
-
-
 def test_the_largest_is_not_a_number_where_one_is_not(kernels):
     x = torch.tensor([[1.0], [torch.nan], [2.0]])
     y, count = torch.full((1, 1), -torch.inf), torch.zeros(1, 1)
     gather_largest(y, count, x, torch.tensor([0, 3]), torch.arange(3, dtype=torch.int32))
     assert y.isnan().all()
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"x": torch.zeros(1, 3).expand(4, 3)}, "x: expected rows that .* do not overlap"),
-        ({"x": torch.zeros(3)}, r"x: expected shape \(sources, width\), got \(3,\)"),
-        ({"indptr": torch.tensor([0, 1])}, "indptr: expected it for 2 n, got 1; or pass rows"),
-        ({"indptr": torch.zeros(0, dtype=torch.int64)}, "indptr: expected shape"),
-    ],
-)
-def test_what_a_refusal_says(change, message):
-    given = {"y": torch.zeros(2, 3), "x": torch.zeros(4, 3), "indptr": torch.tensor([0, 1, 2])}
-    with pytest.raises(ValueError, match=message):
-        gather(**given | {"indices": torch.tensor([0, 1], dtype=torch.int32)} | change)

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import h5py.h5
 import pytest
-import torch
 
-from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import library
 from hpcgnn.kernels.sources import cached, contraction, left_out
-from hpcgnn.ops.row_tiles import tile_rows
 
 COMPILED = library.load().reason is None
 needs_library = pytest.mark.skipif(not COMPILED, reason="the kernel library is not compiled")
@@ -65,23 +62,6 @@ def test_native_with_one_openmp_runtime():
     assert len(found["openmp_runtimes"]) == 1, found["openmp_runtimes"]
 
 
-@needs_library
-def test_products_are_our_own_with_many_threads_where_torchs_are_faster(monkeypatch):
-    """On processors with AVX-512 that are not AMD's. Tiles are small with our own products."""
-    found = library.load()
-    if "avx512" not in found.native.supported_paths() or not torch.backends.mkl.is_available():
-        pytest.skip("no AVX-512, or no MKL")
-    monkeypatch.setattr(found.native.library, "hg_should_multiply", lambda: 0)
-    before = library.use(found.on("avx512"))
-    try:
-        assert found.on("avx2").native.own_products_from is None
-        assert not kernels.one_pass(torch.float32)
-        assert [kernels.one_pass(torch.float32, threads) for threads in (15, 16)] == [False, True]
-        assert [tile_rows(threads) for threads in (15, 16, 64)] == [61_440, 16_384, 16_384]
-    finally:
-        library.use(before)
-
-
 def test_reference_on_request_is_silent():
     found = described(HPCGNN_KERNELS="reference")
     assert not found["native"] and found["reason"] == "HPCGNN_KERNELS=reference" and found["warnings"] == []
@@ -94,12 +74,6 @@ def test_missing_library_warns_once_and_works():
     found = described(MISSING)
     assert not found["native"] and "the compiled kernels are missing: no _native" in found["reason"]
     assert len(found["warnings"]) == 1 and "pure-torch kernels serve" in found["warnings"][0]
-
-
-def test_missing_library_is_an_error_if_native_is_demanded(monkeypatch):
-    monkeypatch.setenv("HPCGNN_KERNELS", "native")
-    with pytest.raises(ImportError, match="HPCGNN_KERNELS=native, but the compiled kernels are missing"):
-        library.choose(Path("nowhere.so"))
 
 
 REMEDY = "build it again with `pip install -e .`"
@@ -135,18 +109,22 @@ def test_a_library_that_does_not_say_what_it_is_made_of_is_refused():
 
 @needs_library
 def test_vector_path_can_be_forced(monkeypatch):
-    monkeypatch.setenv("HPCGNN_KERNELS", "native")
     monkeypatch.setenv("HPCGNN_VECTOR", "baseline")
     assert library.choose().vector_path == "baseline"
-    monkeypatch.setenv("HPCGNN_VECTOR", "avx1024")
-    with pytest.raises(HpcgnnError, match="HPCGNN_VECTOR must be one of baseline.* not 'avx1024'"):
-        library.choose()
 
 
-def test_wrong_choice_of_kernels(monkeypatch):
-    monkeypatch.setenv("HPCGNN_KERNELS", "fast")
-    with pytest.raises(HpcgnnError, match="must be auto, native or reference, not 'fast'"):
-        library.choose()
+@pytest.mark.parametrize(
+    "variable, value, message",
+    [
+        ("KERNELS", "native", "HPCGNN_KERNELS=native, but the compiled kernels are missing"),
+        ("KERNELS", "fast", "must be auto, native or reference, not 'fast'"),
+        pytest.param("VECTOR", "avx1024", "must be one of baseline.* not 'avx1024'", marks=needs_library),
+    ],
+)
+def test_choices_that_cannot_be(monkeypatch, variable, value, message):
+    monkeypatch.setenv(f"HPCGNN_{variable}", value)
+    with pytest.raises((ImportError, HpcgnnError), match=message):
+        library.choose(Path("nowhere.so") if value == "native" else None)
 
 
 @pytest.fixture

@@ -6,37 +6,6 @@ import torch
 
 from hpcgnn.kernels import check_block, pack
 
-PAIRS = [
-    (torch.float32, torch.float32),
-    (torch.float64, torch.float64),
-    (torch.bfloat16, torch.bfloat16),
-    (torch.float32, torch.bfloat16),
-    (torch.float16, torch.float32),
-    (torch.int8, torch.float32),
-    (torch.bfloat16, torch.float32),
-    (torch.float16, torch.float16),
-    (torch.int8, torch.int8),
-]
-
-
-@pytest.mark.parametrize("x_dtype, out_dtype", PAIRS)
-@pytest.mark.parametrize("width", [7, 256])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_pack(kernels, x_dtype, out_dtype, width, scaled):
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(50, width + 2, generator=generator).to(x_dtype)[:, :width]
-    index = torch.randint(50, (600,), generator=generator, dtype=torch.int32)
-    acc = torch.float64 if x_dtype == torch.float64 else torch.float32
-    scale = torch.randn(50, generator=generator, dtype=acc) if scaled else None
-    out = torch.empty(600, width, dtype=out_dtype)
-    if scaled and out_dtype == x_dtype and out_dtype.itemsize < 4 and out_dtype != torch.bfloat16:
-        return  # which are moved as they are
-    pack(out, x, index, scale)
-    expected = x[index.long()].to(acc)
-    if scaled:
-        expected = expected * scale[index.long()][:, None]
-    assert torch.equal(out, expected.to(out_dtype))
-
 
 def test_rounding_to_bfloat16_is_torchs(kernels):
     bits = torch.from_numpy(np.random.default_rng(2).integers(0, 2**32, 40_000, dtype=np.uint32).view(np.float32))

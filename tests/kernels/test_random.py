@@ -5,7 +5,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.kernels import dropout, dropout_entries, random_words, stream_key
+from hpcgnn.kernels import dropout, random_words, stream_key
 from hpcgnn.kernels.randomness import philox
 
 # From the known-answer file of the Random123 library (Salmon et al., SC'11): counter, key, words of philox4x32-10.
@@ -49,9 +49,6 @@ def test_stream_key_separates_streams():
         stream_key(1, 1.5)
 
 
-DTYPES = [torch.float32, torch.float64, torch.bfloat16]
-
-
 def test_dropped_values_are_zero_whatever_they_were(kernels):
     x = torch.full((4, 50), float("inf"))
     x[:, ::2] = float("nan")
@@ -71,26 +68,3 @@ def test_dropout_at_the_ends(kernels):
     for p in (-0.1, 1.0, 1.5, float("nan")):
         with pytest.raises(ValueError, match="p: expected a probability"):
             dropout(out, x, ids, 1, p)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_entries_get_the_bits_of_the_dense_matrix(kernels, dtype):
-    generator = np.random.default_rng(3)
-    num_rows, num_columns, key, p = 300, 500, stream_key(9), 0.4
-    degrees = generator.integers(0, 60, num_rows) * (generator.random(num_rows) > 0.3)
-    indptr = torch.from_numpy(np.concatenate([[3], 3 + np.cumsum(degrees)]))
-    nnz = int(indptr[-1]) + 4
-    columns = torch.from_numpy(generator.integers(0, num_columns, nnz, dtype=np.int32))
-    ids = torch.from_numpy(generator.integers(0, 2**40, num_rows))
-    data = torch.from_numpy(generator.standard_normal(nnz)).to(dtype)
-    row = torch.repeat_interleave(torch.arange(num_rows), indptr.diff())
-    keep = (random_words(key, ids, num_columns) >= round(p * 2**32))[row, columns[3:-4].long()]
-    acc = torch.float64 if dtype == torch.float64 else torch.float32
-    scale = 1 / (1 - round(p * 2**32) / 2**32)
-    expected = data.clone()
-    expected[3:-4] = torch.where(keep, (data[3:-4].to(acc) * scale).to(dtype), 0)
-    out = data.clone()
-    dropout_entries(out, data, indptr, ids, columns, key=key, p=p)
-    assert torch.equal(out, expected)
-    dropout_entries(data, data, indptr, ids, columns, key=key, p=p)
-    assert torch.equal(data, expected), "in place"

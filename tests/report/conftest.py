@@ -3,13 +3,11 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 
 import graphs
 import pytest
 from core.forked import start
 
-from hpcgnn.__main__ import main
 from hpcgnn.report.read import read_runs
 from hpcgnn.report.study import build_study
 from hpcgnn.report.write import write_report
@@ -94,16 +92,3 @@ def written(study_dir, tmp_path_factory):
 def undrawn(monkeypatch):
     """Reports have no figures, since figures take the time."""
     monkeypatch.setattr("hpcgnn.report.write.draw_figures", lambda study: {})
-
-
-@pytest.fixture
-def report(undrawn, capsys):
-    """report(arguments …) runs `hpcgnn report` in this process; gives its code, out and err."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        code = main(["report", *map(str, arguments)])
-        said = capsys.readouterr()
-        return SimpleNamespace(code=code, out=said.out, err=said.err)
-
-    return run

@@ -78,10 +78,6 @@ def test_asked_labels_must_tell_all_apart(runs):
         build_study(runs("p2-a", "fine-p2"), ["schedule"])
     with pytest.raises(ConfigError, match=r"graph is large.h5 \(\w{8}\), small.h5 \(\w{8}\); add graph to --label-by"):
         build_study(runs("p1-a", "weak-p2"), ["model"])
-    with pytest.raises(
-        ConfigError, match="--label-by halo_bufer: .* no such configuration key; expected one of: .*halo_buffer"
-    ):
-        build_study(runs("p2-a"), ["halo_bufer"])
 
 
 def test_mean_and_deviation_over_seeds(copied):

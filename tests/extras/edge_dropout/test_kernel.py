@@ -4,21 +4,12 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from kernels.conftest import kernels  # noqa: F401
 
 from hpcgnn.extras.edge_dropout.kernel import Columns, drop_edges
-from hpcgnn.kernels import library
 
 KEY, N = 0x9E3779B97F4A7C15, 40
-COMPILED = library.load()
-
-
-@pytest.fixture(params=["reference", *(COMPILED.native.supported_paths() if COMPILED.native else [])], autouse=True)
-def path(request):
-    """The torch kernel serves, or the compiled one on a vector path."""
-    found = library.Loaded(None) if request.param == "reference" else COMPILED.on(request.param)
-    before = library.use(found)
-    yield
-    library.use(before)
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 def block(generator, weights=None, places=None, rows=None):

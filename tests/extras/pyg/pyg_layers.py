@@ -85,6 +85,22 @@ VARIANTS = {
 }
 
 
+class OfBothEnds(pyg.MessagePassing):
+    """A layer of a user's own: rows of both ends, of the edge, and a parameter, in three dimensions."""
+
+    def __init__(self):
+        super().__init__(aggr=["mean", "max"], node_dim=0)
+        self.weight = torch.nn.Parameter(torch.randn(2, 3))
+
+    def forward(self, x, edge_index, edge_attr):
+        x = x.view(-1, 2, 3)
+        out = self.propagate(edge_index, x=x, other=torch.tanh(x[:, 0]), edge_attr=edge_attr)
+        return out.flatten(1)
+
+    def message(self, x_j, other_i, edge_attr):
+        return ((x_j * self.weight).sum(1) + other_i) * edge_attr
+
+
 def names():
     """All classes of torch_geometric.nn.conv, found in the module."""
     return [name for name in convs.classes if name != "MessagePassing"]
@@ -98,7 +114,7 @@ def every():
 def make(name):
     """The layer in float64, with parameters that are drawn alike everywhere."""
     kind, extra = VARIANTS.get(name, (name, {}))
-    cls, own = getattr(pyg, kind), {**MADE.get(kind, {}), **extra}
+    cls, own = getattr(pyg, kind, OfBothEnds), {**MADE.get(kind, {}), **extra}
     given = {}
     for each in inspect.signature(cls.__init__).parameters.values():
         if each.name in own:

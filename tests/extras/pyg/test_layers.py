@@ -1,9 +1,12 @@
-"""PyG's own layers over ranks against the same layers in one process: weighted and parallel edges, and mistakes."""
+"""Every class of torch_geometric.nn.conv, and whole models, over ranks: equal to PyG in one process, or refused in one
+line; weighted and parallel edges, and mistakes that no class of PyG makes.
+"""
 
 from dataclasses import replace
 
 import graphs
 import numpy as np
+import pages
 import pytest
 import torch
 
@@ -12,7 +15,6 @@ from mpi.ops.test_propagate import local_edges  # noqa: E402
 from mpi.small import written  # noqa: E402
 from mpi.training import CHOICES, build_trainer, configure, make_graphs  # noqa: E402
 from torch_geometric import nn as pyg  # noqa: E402
-from torch_geometric.utils import degree  # noqa: E402
 
 from hpcgnn.config import make_config  # noqa: E402
 from hpcgnn.errors import ConfigError, GraphError  # noqa: E402
@@ -20,11 +22,11 @@ from hpcgnn.extras.pyg import from_pyg_layer  # noqa: E402
 from hpcgnn.interface.load import load_graph  # noqa: E402
 from hpcgnn.nn.registry import MODELS, register  # noqa: E402
 
-from .pyg_layers import assert_same  # noqa: E402
+from . import pyg_layers  # noqa: E402
 
 pytestmark = pytest.mark.ranks(1, 2, 3)
 
-WIDTH, EDGE = 6, 3
+WIDTH = pyg_layers.WIDTH
 
 
 def one_loop_each(graph):
@@ -37,6 +39,7 @@ def one_loop_each(graph):
     return replace(graph, src=graph.src[keep], dst=graph.dst[keep], weight=weight)
 
 
+PLAIN, WEIGHTED = "plain", "random directed weighted"
 KINDS = [
     graphs.power_law(),
     graphs.random_directed(),
@@ -45,41 +48,16 @@ KINDS = [
     graphs.no_edges(),
 ]
 GRAPHS = {graph.name: graphs.with_task(one_loop_each(graph)) for graph in KINDS}
-
-
-class OfBothEnds(pyg.MessagePassing):
-    """A layer of a user's own: rows of both ends, of the edge, and a parameter, in three dimensions."""
-
-    def __init__(self):
-        super().__init__(aggr=["mean", "max"], node_dim=0)
-        self.weight = torch.nn.Parameter(torch.randn(2, 3))
-
-    def forward(self, x, edge_index, edge_attr):
-        x = x.view(-1, 2, 3)
-        out = self.propagate(edge_index, x=x, other=torch.tanh(x[:, 0]), edge_attr=edge_attr)
-        return out.flatten(1)
-
-    def message(self, x_j, other_i, edge_attr):
-        return ((x_j * self.weight).sum(1) + other_i) * edge_attr
-
-
-# name: (how it is made, the argument of edges that it takes, which may be the graph's own).
-LAYERS = {
-    "gcn with weights": (lambda: pyg.GCNConv(WIDTH, 4), "edge_weight of the graph"),
-    "gcn with other weights": (lambda: pyg.GCNConv(WIDTH, 4), "edge_weight"),
-    "sage of several": (lambda: pyg.SAGEConv(WIDTH, 4, aggr=["max", "sum"], project=True, normalize=True), ""),
-    "gat averaged": (lambda: pyg.GATConv(WIDTH, 4, heads=3, concat=False, residual=True), ""),
-    "gat with edges": (lambda: pyg.GATConv(WIDTH, 4, heads=2, edge_dim=EDGE, add_self_loops=False), "edge_attr"),
-    "gatv2": (lambda: pyg.GATv2Conv(WIDTH, 4, heads=2), ""),
-    "transformer": (lambda: pyg.TransformerConv(WIDTH, 4, heads=2, edge_dim=EDGE, beta=True), "edge_attr"),
-    "edgeconv": (lambda: pyg.EdgeConv(torch.nn.Linear(2 * WIDTH, 4), aggr="min"), ""),
-    "of both ends": (OfBothEnds, "edge_attr"),
-}
-# Each with parallel, weighted edges in one direction, and on one of the other graphs.
-WEIGHTED = "random directed weighted"
-OTHERS = [name for name in GRAPHS if name != WEIGHTED]
-CASES = [(name, WEIGHTED) for name in LAYERS]
-CASES += [(name, OTHERS[at % len(OTHERS)]) for at, name in enumerate(LAYERS) if name != "gcn with weights"]
+# No edge twice.
+_SMALL = graphs.random_directed(30)
+_SRC, _DST = np.unique(np.stack([_SMALL.src, _SMALL.dst]), axis=1)
+GRAPHS[PLAIN] = graphs.with_task(replace(_SMALL, name=PLAIN, src=_SRC, dst=_DST))
+# Some with parallel, weighted edges in one direction, and on one of the other graphs; all on the plain one.
+SOME = ["GCNConv, improved", "SAGEConv", "GATConv", "GATConv, edge features and self loops", "GATv2Conv"]
+SOME += ["TransformerConv", "EdgeConv", "OfBothEnds"]
+OTHERS = [name for name in GRAPHS if name not in (WEIGHTED, PLAIN)]
+CASES = [(name, each) for at, name in enumerate(SOME) for each in (WEIGHTED, OTHERS[at % len(OTHERS)])]
+CASES += [pytest.param(name, PLAIN, marks=pytest.mark.slow) for name in pyg_layers.every()]
 
 
 @pytest.fixture(scope="module")
@@ -89,54 +67,58 @@ def loaded(comm, session_path):
     def load(name):
         graph, where, file = written(comm, session_path, GRAPHS[name], "pyg")
         options = {"graph": str(file), "partition": "one empty", "precision": "fp64", "halo_buffer": 0.02}
-        return graph, where, load_graph(comm, make_config(options, CHOICES), False, 32, True)
+        return graph, where, load_graph(comm, make_config(options, CHOICES), name == PLAIN, 64, True)
 
     return load
 
 
-def made(name):
-    torch.manual_seed(3)
-    layer = LAYERS[name][0]().double().train()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn_like(parameter) / 2)  # biases and eps too
-    return layer
+@pytest.fixture(scope="module")
+def rows_of_page():
+    """{name: (way, reason)} of the page."""
+    cells = [line.strip("| \n").split(" | ") for line in pages.read("pyg.md").splitlines() if "| `" in line]
+    return {cell[0].strip("`"): (cell[1], cell[2].strip() if len(cell) > 2 else "") for cell in cells}
 
 
 @pytest.mark.parametrize("name, graph_name", CASES)
-def test_against_one_process(comm, loaded, name, graph_name):
+def test_against_one_process(comm, loaded, request, name, graph_name):
+    """Or it is refused in one line, as the page has it."""
     graph, where, share = loaded(graph_name)
-    random, row_of = np.random.default_rng(4), np.empty(graph.num_nodes, np.int64)
+    row_of = np.empty(graph.num_nodes, np.int64)
     row_of[where.order] = np.arange(graph.num_nodes)
     order = np.lexsort((row_of[graph.src], graph.dst))  # parallel edges in one order everywhere
     src, dst = graph.src[order], graph.dst[order]
-    x = torch.from_numpy(random.standard_normal((graph.num_nodes, WIDTH)))
-    argument, _, of_graph = LAYERS[name][1].partition(" ")
-    edge = random.random(len(src)) if argument == "edge_weight" else random.standard_normal((len(src), EDGE))
-    edge = {argument: torch.from_numpy(graph.weight[order].astype(float) if of_graph else edge)} if argument else {}
-    layer, inputs = made(name), x.clone().requires_grad_()
-    expected = layer(inputs, torch.from_numpy(np.stack([src, dst])), **edge)
-
-    conv, mine = from_pyg_layer(made(name)), x[share.ids].clone().requires_grad_()
     places = local_edges(share._local, where, "one empty", comm, src, dst)
-    given = {key: value[places] for key, value in edge.items()}
-    if of_graph:
-        torch.testing.assert_close(given["edge_weight"], share.edge_weight)
-        given["edge_weight"] = share.edge_weight
-    found = conv(share, mine, **given)
-    assert_same(comm, share, (layer, inputs, expected), (conv, mine, found))
-    assert "propagate" not in vars(conv.layer), "the layer is PyG's again"
+    way, reason, conv = pyg_layers.wrapped(name)
+    x = pyg_layers.rows(name, graph.num_nodes)
+    own = x[share.ids].clone().requires_grad_()
+    if conv is not None:
+        nodes, edges = pyg_layers.inputs(name, conv.layer, graph.num_nodes, len(src))
+        if graph.weight is not None and "edge_weight" in edges:
+            edges["edge_weight"] = torch.from_numpy(graph.weight[order].astype(float))
+            torch.testing.assert_close(edges["edge_weight"][places], share.edge_weight)
+        given = {key: value[share.ids] for key, value in nodes.items()}
+        given |= {key: value[places] for key, value in edges.items()}
+        used = []
+        way, why, found = pyg_layers.tried(name, conv, lambda each: (used.append(each), each(share, own, **given))[1])
+        reason = why or reason
+    if graph_name == PLAIN:
+        assert request.getfixturevalue("rows_of_page").get(name) == (way, reason), "run `python docs/pyg.py`"
+    if way in ("streams", "keeps messages"):
+        layer, inputs = pyg_layers.make(name), x.clone().requires_grad_()
+        expected = layer(inputs, edge_index=torch.from_numpy(np.stack([src, dst])), **nodes, **edges)
+        pyg_layers.assert_same(comm, share, (layer, inputs, expected), (used[-1], own, found))
+        assert "propagate" not in vars(used[-1].layer), "the layer is PyG's again"
 
 
 class Odd(pyg.MessagePassing):
-    """A layer that sums over other edges, and then does something more with them."""
+    """A layer that sums over other edges."""
 
-    def __init__(self, edges, after=lambda y, edge_index: y):
+    def __init__(self, edges):
         super().__init__()
-        self.edges, self.after = edges, after
+        self.edges = edges
 
     def forward(self, x, edge_index):
-        return self.after(self.propagate(self.edges(edge_index), x=x), edge_index)
+        return self.propagate(self.edges(edge_index), x=x)
 
 
 class NormalisesMessages(Odd):
@@ -148,48 +130,25 @@ class NormalisesMessages(Odd):
         return self.norm(x_j)
 
 
-class LooksAtIndex(Odd):
-    def message(self, x_j, index):
-        return x_j * index[:, None]
-
-
-class HasUpdate(Odd):
-    def update(self, aggregated):
-        return aggregated + 1
-
-
 LOOP = torch.zeros(2, 1, dtype=torch.int64)
-
-
-def all_edges(edge_index):
-    return edge_index
 
 
 def test_what_does_not_fit_is_refused(loaded):
     _, _, share = loaded("power law")
     x = torch.ones(len(share.ids), WIDTH, dtype=torch.float64)
     of_edges = torch.ones(share._local.inward.num_edges, 1, dtype=torch.float64)
-    for make, expected in (
-        (lambda: torch.nn.Linear(2, 2), "expected a MessagePassing layer"),
-        (lambda: pyg.SAGEConv(WIDTH, 4, aggr="lstm"), "its aggregation is LSTM"),
-        (lambda: pyg.SAGEConv(WIDTH, 4, aggr="median"), "its aggregation is Median"),
-        (lambda: pyg.SAGEConv(WIDTH, 4, flow="target_to_source"), "flow is target_to_source"),
-        (lambda: HasUpdate(all_edges), "has its own update.*keep_messages=True"),
+    for layer, expected in (
+        (torch.nn.Linear(2, 2), "expected a MessagePassing layer"),
+        (pyg.SAGEConv(WIDTH, 4, aggr="median"), "its aggregation is Median.*keep_messages=True"),
+        (pyg.SAGEConv(WIDTH, 4, flow="target_to_source"), "flow is target_to_source"),
     ):
         with pytest.raises(ConfigError, match=expected):
-            from_pyg_layer(make())
-    with pytest.raises(ConfigError, match=r"message\(\) takes index"):
-        from_pyg_layer(LooksAtIndex(all_edges))
+            from_pyg_layer(layer)
     for make, given, expected in (
         (lambda: Odd(lambda edges: edges[:, 1:]), {}, "picks edges by their position"),
         (lambda: Odd(lambda edges: torch.cat([edges, LOOP], 1)), {}, "adds edges of its own"),
-        (
-            lambda: Odd(all_edges, lambda y, edges: degree(edges[0], len(y))[:, None] * y),
-            {},
-            "uses edge_index for more than rows at its sources",
-        ),
         (lambda: Odd(lambda edges: LOOP), {}, "something else than the edges of this graph"),
-        (lambda: NormalisesMessages(all_edges), {}, "normalise something else than the rows of nodes"),
+        (lambda: NormalisesMessages(lambda edges: edges), {}, "normalise something else than the rows of nodes"),
         (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": of_edges}, "edge_updater.*keep_messages=True"),
     ):
         conv = from_pyg_layer(make().double())

@@ -7,32 +7,35 @@ edges. The folder graphstorm/ has the names and files that GraphStorm's document
 that made them is in the repository's history, in this file.
 """
 
+import tarfile
 from pathlib import Path
+
+import numpy as np
 
 ARCHIVE, GRAPHBOLT = (Path(__file__).with_name(f"dgl-{name}.tgz") for name in ("parts", "graphbolt"))
 NODES, EDGES, PAPERS, AUTHORS = 24, 60, 14, 9
-
-#: As gconstruct leaves it: https://graphstorm.readthedocs.io, "Configuration JSON Explanations".
-GRAPHSTORM = {
-    "version": "gconstruct-v0.1",
-    "nodes": [
-        {
-            "node_type": "paper",
-            "features": [{"feature_col": "emb"}, {"feature_col": ["a", "b"], "feature_name": "size"}],
-            "labels": [
-                {
-                    "label_col": "venue",
-                    "task_type": "classification",
-                    "mask_field_names": ["train_m", "val_m", "test_m"],
-                }
-            ],
-        },
-        {"node_type": "author", "features": [{"feature_col": ["age"]}]},
-    ],
-    "edges": [{"relation": ["paper", "cites", "paper"], "labels": [{"task_type": "link_prediction"}]}],
-}
 
 
 def ends(edge, sources, destinations):
     """The ends of edges before the partitioning."""
     return (5 * edge + 1) % sources, (3 * edge * edge + edge) % destinations
+
+
+def unpacked(folder, *archives):
+    """The folder with the contents of these archives."""
+    for path in archives:
+        with tarfile.open(path) as archive:
+            archive.extractall(folder, filter="data")
+    return folder
+
+
+def edges_of(file):
+    """The rows of the edges' sources and destinations in a graph file: (2, E)."""
+    indptr, src = file.read("topology/indptr"), file.read("topology/indices")
+    return np.stack([src, np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))])
+
+
+def assert_same_edges(found, expected):
+    """Of ends (2, E), in any order."""
+    found, expected = np.stack(found), np.stack(expected)
+    np.testing.assert_array_equal(found[:, np.lexsort(found)], expected[:, np.lexsort(expected)])

@@ -1,13 +1,12 @@
 """Folders that DGL itself partitioned (dgl_parts.py) become the graph that was partitioned, with its parts as a map."""
 
-import copy
 import json
 import re
-import tarfile
 
 import dgl_parts
 import numpy as np
 import pytest
+import sar_parts
 import torch
 
 from hpcgnn.errors import FormatError
@@ -17,70 +16,72 @@ from partition_tools.cli.import_graph import import_graph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.working import Resources
 
-STRUCTURE = ("topology/indptr", "topology/indices", "edges/weight")
+SEVERAL = {
+    "paper___cites___paper": (40, dgl_parts.PAPERS),
+    "author___writes___paper": (20, dgl_parts.AUTHORS),
+}
+#: name of a folder of one type: its edges by the numbers before the partitioning.
+ONE_TYPE = dict.fromkeys(
+    ("one", "graphbolt-one"), dgl_parts.ends(np.arange(dgl_parts.EDGES), dgl_parts.NODES, dgl_parts.NODES)
+)
+ONE_TYPE |= dict.fromkeys(("arxiv", "cora"), sar_parts.bidirected())
+SPLIT = np.array([1, 2, 3, 0])
 
 
 @pytest.fixture
 def folder(tmp_path):
-    for path in (dgl_parts.ARCHIVE, dgl_parts.GRAPHBOLT):
-        with tarfile.open(path) as archive:
-            archive.extractall(tmp_path, filter="data")
-    return tmp_path
+    return dgl_parts.unpacked(tmp_path, dgl_parts.ARCHIVE, dgl_parts.GRAPHBOLT, sar_parts.ARCHIVE)
 
 
-def test_one_type(folder):
-    import_graph(folder / "one", folder / "graph.h5")
+@pytest.mark.parametrize("name", ONE_TYPE)
+def test_one_type(folder, name):
+    import_graph(folder / name, folder / "graph.h5")
+    (book,) = (path for path in (folder / name).glob("*.json"))
+    ranges = json.loads(book.read_text())["node_map"]["_N"]
     with GraphFile(folder / "graph.h5") as file:
-        indptr, src, weight = (file.read(name) for name in STRUCTURE)
-        features, labels, split = (file.read(f"nodes/{name}") for name in ("features", "labels", "split"))
-        (cluster_to_rank, _), offsets = file.cluster_map("distdgl", 3), file.read("clusters/offsets")
-    dst = np.repeat(np.arange(dgl_parts.NODES), np.diff(indptr))
-    number, edge = features[:, 0].astype(int), weight.astype(int) - 1
-    np.testing.assert_array_equal(np.sort(edge), np.arange(dgl_parts.EDGES))
-    expected = dgl_parts.ends(edge, dgl_parts.NODES, dgl_parts.NODES)
-    np.testing.assert_array_equal((number[src], number[dst]), expected)
-    np.testing.assert_array_equal(labels, number % 3)
-    np.testing.assert_array_equal(split, np.array([1, 2, 3, 0])[number % 4])
-    ranges = json.loads((folder / "one" / "one.json").read_text())["node_map"]["_N"]
-    np.testing.assert_array_equal(offsets, [0, *(last for _, last in ranges)])
-    np.testing.assert_array_equal(cluster_to_rank, [0, 1, 2])
-
-
-def test_graphs_of_graphbolt_without_ids_of_edges(folder):
-    """The graph has exactly the partitioned edges. Data of edges would belong to none, and are refused."""
-    import_graph(folder / "graphbolt-one", folder / "graph.h5")
-    with GraphFile(folder / "graph.h5") as file:
-        indptr, src, number = (file.read(name) for name in (*STRUCTURE[:2], "nodes/features"))
-        labels, number = file.read("nodes/labels"), number[:, 0].astype(int)
-        assert file.cluster_map("distdgl", 3)[0].tolist() == [0, 1, 2]
-    dst = np.repeat(np.arange(dgl_parts.NODES), np.diff(indptr))
-    expected = np.stack(dgl_parts.ends(np.arange(dgl_parts.EDGES), dgl_parts.NODES, dgl_parts.NODES))
-    found = np.stack([number[src], number[dst]])
-    np.testing.assert_array_equal(found[:, np.lexsort(found)], expected[:, np.lexsort(expected)])
-    np.testing.assert_array_equal(labels, number % 3)
-    for part in range(3):
-        name = f"part{part}/edge_feat.dgl"
-        (folder / "graphbolt-one" / name).write_bytes((folder / "one" / name).read_bytes())
-    with pytest.raises(FormatError, match=r"part 0 has w of edges and no edge ids.*store_eids=True"):
-        import_graph(folder / "graphbolt-one", folder / "again.h5")
+        ends, number = dgl_parts.edges_of(file), file.read("nodes/features")[:, 0].astype(int)
+        dgl_parts.assert_same_edges(number[ends], ONE_TYPE[name])
+        np.testing.assert_array_equal(file.read("nodes/labels"), number % 3)
+        np.testing.assert_array_equal(file.read("nodes/split"), SPLIT[number % 4])
+        np.testing.assert_array_equal(file.read("clusters/offsets"), [0, *(last for _, last in ranges)])
+        assert file.cluster_map("distdgl", len(ranges))[0].tolist() == [*range(len(ranges))]
+        assert file.meta.undirected == (ONE_TYPE[name] is ONE_TYPE["cora"])
+        if name == "one":
+            edge = file.read("edges/weight").astype(int) - 1
+            np.testing.assert_array_equal(number[ends], np.stack(ONE_TYPE[name])[:, edge])
 
 
 @pytest.mark.parametrize("name", ["several", "graphbolt-several"])
 def test_several_types(folder, name):
     import_graph(folder / name / "several.json", folder / "graph.h5")
     with GraphFile(folder / "graph.h5") as file:
-        indptr, src, weight = (file.read(name) for name in STRUCTURE)
-        kind, number = file.read("edges/type"), file.read("nodes/features")[:, 0].astype(int)
-        of_node, relations = file.read("nodes/type"), file.meta.type_names["edges"]
-    dst, edge = np.repeat(np.arange(len(number)), np.diff(indptr)), weight.astype(int) - 1
-    for place, name in enumerate(relations):
-        papers, those = "cites" in name, kind == place
-        sources = dgl_parts.PAPERS if papers else dgl_parts.AUTHORS
-        np.testing.assert_array_equal(np.sort(edge[those]), np.arange(40 if papers else 20))
+        ends, edge, kind = dgl_parts.edges_of(file), file.read("edges/weight").astype(int) - 1, file.read("edges/type")
+        number, of_node = file.read("nodes/features")[:, 0].astype(int), file.read("nodes/type")
+        relations = file.meta.type_names["edges"]
+    assert set(relations) == SEVERAL.keys()
+    for place, relation in enumerate(relations):
+        those, (count, sources) = kind == place, SEVERAL[relation]
+        np.testing.assert_array_equal(np.sort(edge[those]), np.arange(count))
         expected = dgl_parts.ends(edge[those], sources, dgl_parts.PAPERS)
-        np.testing.assert_array_equal((number[src[those]], number[dst[those]]), expected)
-        assert len(set(of_node[src[those]])) == 1
-    assert set(relations) == {"paper___cites___paper", "author___writes___paper"}
+        np.testing.assert_array_equal(number[ends[:, those]], expected)
+        assert len(set(of_node[ends[0, those]])) == 1
+
+
+def test_several_types_of_sar(folder):
+    """`features` equal to `feat`, and the number of the relation at each edge, need no option."""
+    told, path = Reporter(), folder / "graph.h5"
+    import_graph(folder / "mag", path, tables=Options(ignore=("year",)), resources=Resources(reporter=told))
+    with GraphFile(path) as file:
+        assert file.meta.num_features == 2 and file.cluster_map("distdgl", 2)[0].tolist() == [0, 1]
+        kinds, relations, kind = *(file.meta.type_names[of] for of in ("nodes", "edges")), file.read("edges/type")
+        papers, number = file.read("nodes/type") == kinds.index("paper"), file.read("nodes/features")[:, 0].astype(int)
+        np.testing.assert_array_equal(file.read("nodes/labels"), np.where(papers, number % 3, -1))
+        np.testing.assert_array_equal(file.read("nodes/split"), np.where(papers, SPLIT[number % 4], 0))
+        cited = kind == relations.index("paper___cites___paper")
+        dgl_parts.assert_same_edges(number[dgl_parts.edges_of(file)[:, cited]], sar_parts.ends(2, 20, 12, 12))
+        counts = {"___".join(relation): count for relation, count in sar_parts.RELATIONS.items()}
+        assert dict(zip(relations, np.bincount(kind))) == counts
+    assert sum("no features for author" in warning for warning in told.warnings) == 1
 
 
 def test_names_of_graphstorm(folder):
@@ -95,7 +96,7 @@ def test_names_of_graphstorm(folder):
     np.testing.assert_array_equal(data.features[:, 1:], np.repeat(of_papers[:, None], 2, 1))
     np.testing.assert_array_equal(data.labels, np.where(of_papers, number % 2, -1))
     np.testing.assert_array_equal(data.split, np.where(of_papers, number % 3 + 1, 0))
-    two = copy.deepcopy(dgl_parts.GRAPHSTORM)
+    two = json.loads(config.read_text())
     two["nodes"][0]["labels"].append({"label_col": "size", "task_type": "regression"})
     del two["nodes"][0]["features"][1]
     config.write_text(json.dumps(two))
@@ -129,7 +130,7 @@ def test_old_books(folder, ends):
     book.write_text(json.dumps(told))
     import_graph(folder / "one", folder / "graph.h5")
     with GraphFile(folder / "expected.h5") as expected, GraphFile(folder / "graph.h5") as file:
-        for name in (*STRUCTURE, "nodes/features", "nodes/labels", "nodes/split", "clusters/offsets"):
+        for name in ("topology/indptr", "topology/indices", "edges/weight", "nodes/features", "clusters/offsets"):
             np.testing.assert_array_equal(file.read(name), expected.read(name))
 
 
@@ -148,6 +149,11 @@ def test_damage_is_one_line(folder):
     (part / "node_feat.dgl").unlink()
     with pytest.raises(FormatError, match=r"cannot read .*node_feat\.dgl"):
         import_graph(folder / "one", folder / "graph.h5")
+    for number in range(3):  # they would belong to no edge
+        name = f"part{number}/edge_feat.dgl"
+        (folder / "graphbolt-one" / name).write_bytes((folder / "one" / name).read_bytes())
+    with pytest.raises(FormatError, match=r"part 0 has w of edges and no edge ids.*store_eids=True"):
+        import_graph(folder / "graphbolt-one", folder / "graph.h5")
     part = folder / "graphbolt-one" / "part0" / "fused_csc_sampling_graph.pt"
     part.write_bytes(part.read_bytes()[:-300])
     with pytest.raises(FormatError, match=r"fused_csc_sampling_graph\.pt is not a readable file"):

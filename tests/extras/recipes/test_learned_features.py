@@ -123,12 +123,6 @@ def test_a_resumed_run_on_another_map_is_the_run_that_was_not_stopped(comm, plan
         with h5py.File(learned_path(shared_path / "whole", 9)) as file:
             names = {"adam": {"rows", "best", "exp_avg", "exp_avg_sq"}, "sgd": {"rows", "best", "momentum_buffer"}}
             assert set(file) == names[optimizer] and file["rows"].shape == (500, 5)
-    for weights in ("best", "last"):
-        found = evaluated(comm, shared_path / "parts", weights)
-        record = parts[found["epoch"] - 1]
-        assert [found[split] for split in ("train", "val", "test")] == pytest.approx(
-            [record[split] for split in ("train", "val", "test")], abs=0.011
-        )
 
 
 def test_a_pause_changes_no_bit_and_the_end_reports_the_best_epoch(comm, graph, shared_path):

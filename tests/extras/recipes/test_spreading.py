@@ -1,6 +1,6 @@
 """Correct & Smooth and label propagation on every number of ranks, and in users' commands.
 
-The reference is SciPy's sparse matrices in one process, and PyG where it is installed.
+The reference is SciPy's sparse matrices in one process.
 """
 
 import csv
@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 import torch
 from mpi.runs import session_of
-from mpi.small import GRAPHS, stored
+from mpi.small import stored
 from mpi.training import CHOICES, configure, make_graphs
 
 from hpcgnn.__main__ import build_parser
@@ -88,27 +88,6 @@ def test_element_by_element(comm, session_path, name):
         corrected = options.corrected(torch.from_numpy(probabilities)[own], spreading)
         np.testing.assert_allclose(propagated, expected[0][own], rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(corrected, expected[1][own], rtol=1e-11, atol=1e-13)
-
-
-def test_they_are_those_of_pyg():
-    models = pytest.importorskip("torch_geometric.nn.models", reason="PyG is not installed")
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-
-    graph = GRAPHS["random undirected"]
-    probabilities, labels = torch.from_numpy(drawn(graph)), torch.from_numpy(graph.labels)
-    edges = torch.from_numpy(np.stack([graph.src, graph.dst]))
-    known = torch.from_numpy((graph.split == graphs.TRAIN) & (graph.labels >= 0))
-    # An edge weight of a wider type makes PyG compute in it.
-    ones = torch.ones(edges.shape[1], dtype=torch.float64)
-    weight = gcn_norm(edges, ones, graph.num_nodes, add_self_loops=False)[1]
-    theirs = models.CorrectAndSmooth(7, 0.9, 7, 0.6, autoscale=True)
-    right = theirs.correct(probabilities, labels[known], known, edges, weight)
-    right = theirs.smooth(right, labels[known], known, edges, weight)
-    hot = torch.nn.functional.one_hot(labels.clamp_min(0), CLASSES).double()
-    spread_labels = models.LabelPropagation(7, 0.6)(hot, edges, known, weight)
-    found = serial(graph, probabilities.numpy(), CorrectAndSmooth(7, 0.9, 0.6))
-    np.testing.assert_allclose(found[0], spread_labels, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(found[1], right, rtol=1e-10, atol=1e-12)
 
 
 @pytest.fixture(scope="module")
