@@ -48,9 +48,8 @@ class EdgeTile:
 
     @cached_property
     def owner(self) -> torch.Tensor:
-        """int64 (E,): the own row that each edge belongs to."""
-        at = self.consecutive
-        return self.rows.long()[self.segment] if at is None else self.segment + at.start
+        """int32 (E,): the own row that each edge belongs to."""
+        return torch.repeat_interleave(self.rows, torch.diff(self.indptr))
 
     @cached_property
     def edge_ids(self) -> torch.Tensor:

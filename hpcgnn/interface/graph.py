@@ -22,11 +22,12 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.labels import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.kernels import RowMessages, RowScores
+from hpcgnn.kernels import RowScores
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.edge_rules import RowMessages
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.operators import Attention, Linear, Made, Operator
 from hpcgnn.options.inputs import inputs_of

@@ -1,12 +1,11 @@
-"""Rules of edges that are made of whole rows, over blocks of the adjacency: scores of attention (GATv2, transformers,
-relational attention), and messages (GINE, PNA).
+"""Scores of attention that are made of whole rows, over blocks of the adjacency: of GATv2, transformers, and relational
+attention.
 
 S. Brody et al., "How Attentive are Graph Attention Networks?", ICLR 2022; Y. Shi et al., "Masked Label Prediction",
-IJCAI 2021. The softmax is formed online as in attention.py: `score_forward` once per block, then `attend_finish`. A
-message is a source's row with a map of the edge's features, m_e = z_j + e_e W + b, and ReLU of it if asked for.
+IJCAI 2021. The softmax is formed online as in attention.py: `score_forward` once per block, then `attend_finish`.
 
 All gradients are formed at the owner of the destinations, in a call for each block, and a row returns to each source.
-Scores, weights and messages exist for a few edges at a time only, or for a wave of edges where there are several
+Scores and weights exist for a few edges at a time only, or for a wave of edges where there are several
 threads. The data of edges (native/attention_edges.h) are features that a map adds to the sources' rows, or the type,
 whose coefficients mix the rows of bases. No result depends on the number of threads, bit for bit. Ranges of indices are
 not checked (see `check_block`).
@@ -15,8 +14,8 @@ Only the compiled library has these kernels (`rules_rows`). Without it the gener
 same, with the same draws of dropout.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -27,27 +26,18 @@ from .interface import codes
 from .kernel import kernel
 
 _SCORE = codes("score_sum", "score_product", "score_mixed")
-_REDUCE = codes("reduce_sum", "reduce_moments")
-#: Of both rules; a table's first argument has the dtype of all.
-_EDGES = {
+#: Of both directions; a table's first argument has the dtype of all. `own_width` and so on are sizes of
+#: `RowScores.given`. Of mixed rows an edge has a type.
+_SCORES = {
     **BLOCK,
     "rows": ROWS,
     "places": "optional index [edges]",
-}
-#: `own_width` and so on are sizes of `RowScores.given`. Of mixed rows an edge has a type.
-_SCORES = _EDGES | {
     "source": "type of x as streamed (columns, source_width)",
     "attention": "optional type of x [width]",
     "weight": "optional contiguous type of x (weight_rows, weight_columns)",
     "edge": "optional type of x (all_edges, weight_rows)",
     "types": "optional int32 as edge [all_edges]",
     **DROPPED,
-}
-_MESSAGES = _EDGES | {
-    "x": "type of y (columns, width)",
-    "weight": "optional contiguous type of y (depth, width)",
-    "bias": "optional type of y [width]",
-    "edge": "optional type of y (all_edges, depth)",
 }
 #: Takes the edges of one block into the softmax sums of the rows it stores; see `attend_forward`. x: (n, own_width) of
 #: the destinations; y (n, F), running_max and denominator (n, H): 0, -inf and 0 before the first block.
@@ -86,63 +76,10 @@ score_backward = kernel(
     without=(*ALL_ROWS, OWN_COLUMNS),
     memory=NO_MEMORY,
 )(None)
-#: Takes the edges of one block into the results of the rows it stores. y: (n, F), or (n, 4 F) of moments; before the
-#: first block 0, but -inf for the largest and inf for the least. Of moments, 0 before the first block: counts (n, 2 F),
-#: how many edges have the largest and the least, and numbers, how many there are.
-message_forward = kernel(
-    "hg_message_forward",
-    {
-        "y": "written float (n, times * width)",
-        "counts": "optional written type of y (n, 2 * width)",
-        "numbers": "optional written int64 [n]",
-    }
-    | _MESSAGES,
-    without=ALL_ROWS,
-    memory=NO_MEMORY,
-)(None)
-#: Adds the gradients that come over the edges of one block. `gradient` is of the messages of a row: g of a sum, and
-#: [of mean | of largest | of least | of distances] of moments, where a message has g_mean + (m == largest) g_largest +
-#: (m == least) g_least + (m - mean) g_distances. g_map is of weight and, in its last row, of bias. Only moments read y.
-message_backward = kernel(
-    "hg_message_backward",
-    {
-        "y": "float (n, times * width)",
-        "gradient": "type of y (n, times * width)",
-        "g_x": "optional written type of y as back (returned, width)",
-        "g_map": "optional written contiguous type of y (depth + 1, width)",
-        "returns": "optional int32 [edges]",
-    }
-    | _MESSAGES,
-    without=(*ALL_ROWS, OWN_COLUMNS),
-    memory=NO_MEMORY,
-)(None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _EdgeData:
-    """weight: a map (K, F) of the edges' features, or None. With it `edge`, their rows (E_p, K), and `places`, int32 or
-    int64 (E,), the row in `edge` of each edge of the block.
-    """
-
-    weight: torch.Tensor | None = None
-    edge: torch.Tensor | None = None
-    places: torch.Tensor | None = None
-
-    def at(self, places: torch.Tensor | None) -> Self:
-        """The same for the edges of a block."""
-        return self if self.weight is None else replace(self, places=places)
-
-    def _of_edges(self, name: str = "edge") -> dict[str, Any]:
-        if self.weight is None:
-            return {}
-        if self.edge is None or self.places is None:
-            raise ValueError("edge, places: expected torch tensors with weight, got None")
-        given = {"weight": self.weight.contiguous(), name: self.edge, "places": self.places}
-        return given | {"place_bytes": self.places.element_size()}
 
 
 @dataclass(frozen=True)
-class RowScores(_EdgeData):
+class RowScores:
     """Scores of a destination's row x and a source's row z, per head of `heads`.
 
     Attributes:
@@ -155,6 +92,8 @@ class RowScores(_EdgeData):
             LeakyReLU(x + z) is the score then.
         weight: z + edge weight is scored in place of z, and without attention vectors the values have it added as well.
             Of mixed rows (types, B): an edge's row of it mixes those of the bases, and `edge` is int32 (E_p,) types.
+        edge, places: with weight (K, F), rows (E_p, K) of edges' features, and int32 or int64 (E,), which of them each
+            edge of a block has.
     """
 
     heads: int
@@ -162,6 +101,9 @@ class RowScores(_EdgeData):
     slope: float = 0.0
     dropout: Dropout | None = None
     mixed: bool = False
+    weight: torch.Tensor | None = None
+    edge: torch.Tensor | None = None
+    places: torch.Tensor | None = None
 
     @property
     def _bases(self) -> int:
@@ -188,35 +130,12 @@ class RowScores(_EdgeData):
         if self.weight is not None and not self.mixed:
             given["weight_columns"] = width
         given |= {"own_width": own_width, "source_width": source_width, **of_dropout(self.dropout)}
-        return given | self._of_edges("types" if self.mixed else "edge")
-
-
-@dataclass(frozen=True)
-class RowMessages(_EdgeData):
-    """How messages are made, and what they are reduced to.
-
-    Attributes:
-        moments: whether the result of a row is [mean | largest | least | squared distances from the mean] of its
-            messages, (4 F); else their sum, (F).
-        relu: whether a message is cut off at 0.
-        bias: (F,) or None.
-    """
-
-    moments: bool = False
-    relu: bool = False
-    bias: torch.Tensor | None = None
-
-    @property
-    def columns(self) -> int:
-        """How many columns a result has for each column of a message."""
-        return 4 if self.moments else 1
-
-    def given(self, x: torch.Tensor) -> dict[str, Any]:
-        """The arguments that both directions have, from sources' rows."""
-        reduce = _REDUCE["reduce_moments" if self.moments else "reduce_sum"]
-        given = {"x": x, "bias": self.bias, "width": x.shape[-1], "times": self.columns, "relu": self.relu}
-        given |= {"reduce": reduce, "depth": 0 if self.weight is None else len(self.weight)}
-        return given | self._of_edges()
+        if self.weight is None:
+            return given
+        if self.edge is None or self.places is None:
+            raise ValueError("edge, places: expected torch tensors with weight, got None")
+        given |= {"weight": self.weight.contiguous(), "types" if self.mixed else "edge": self.edge}
+        return given | {"places": self.places, "place_bytes": self.places.element_size()}
 
 
 def rules_rows(*matrices: torch.Tensor) -> bool:

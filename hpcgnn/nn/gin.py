@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from hpcgnn.errors import GraphError
-from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.conv import Conv, Weights
 from hpcgnn.nn.entry import LINEAR, STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.edge_rules import RowMessages
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
 
@@ -81,9 +81,8 @@ class GINEConv(nn.Module):
         return torch.relu(source + self.edge(edge))
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-        edge = graph.edge_features
-        how = RowMessages(relu=True, weight=self.edge.weight, bias=self.edge.bias, edge=edge)
-        total = graph.propagate(self.message, "sum", x_src=x, edge=edge, scores=how)
+        how = RowMessages(self.edge.weight, self.edge.bias, relu=True)
+        total = graph.propagate(self.message, "sum", x_src=x, edge=graph.edge_features, scores=how)
         return self.second(torch.relu(self.first(total + (1 + self.eps) * x)))
 
 

@@ -16,13 +16,13 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList
-from hpcgnn.kernels import RowMessages, RowScores
+from hpcgnn.kernels import RowScores
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout
-from hpcgnn.ops.edge_rules import attend_by_scores, reduce_messages
+from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
 from hpcgnn.ops.operators import Attention, InDegree, Linear, Made, Messages, Operator, Relational
@@ -271,7 +271,7 @@ class Graph:
             dropout: rate of dropped softmax weights, drawn by epoch, layer, edge and head, independent of the ranks.
             layer: number of the layer.
             scores: how the logits follow from whole rows, or the messages from a source's row and the edge's features.
-                Where the kernels can do that, `message` is not called.
+                `message` is not called then, if there are kernels for that.
 
         Raises:
             ValueError: an argument does not fit.
@@ -285,8 +285,8 @@ class Graph:
                 f"own nodes, got {len(edge)}"
             )
         x_src, operator = _dense(x_src), self.operator(Messages())
-        if isinstance(scores, RowMessages) and kernels.rules_rows(x_src):
-            return reduce_messages(operator, rule, scores, x_src)
+        if isinstance(scores, RowMessages):
+            return reduce_messages(operator, rule, scores, x_src, edge)
         if isinstance(scores, RowScores) and x_dst is not None and kernels.rules_rows(x_src, x_dst):
             return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)

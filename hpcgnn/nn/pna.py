@@ -10,12 +10,14 @@ numbers forwards, 2F backwards.
 import torch
 from torch import nn
 
-from hpcgnn.kernels import RowMessages
 from hpcgnn.nn.entry import STACK, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.edge_rules import MOMENTS
+from hpcgnn.ops.edge_rules import RowMessages
 from hpcgnn.traits import LayerTraits
+
+#: In the order of their columns.
+MOMENTS = ("mean", "max", "min", "std")
 
 
 class PNAConv(nn.Module):
@@ -38,7 +40,7 @@ class PNAConv(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         edge = None if self.edge is None else graph.edge_features
-        how = RowMessages(moments=True, weight=None if self.edge is None else self.edge.weight, edge=edge)
+        how = RowMessages(None if self.edge is None else self.edge.weight)
         aggregate = graph.propagate(self.message, MOMENTS, x_src=x, edge=edge, scores=how)
         average = graph.constant("mean log degree", lambda: graph.total(_size(graph).sum()) / graph.num_nodes)
         relative = (_size(graph) / average.clamp(min=1e-12)).to(aggregate.dtype).unsqueeze(1)

@@ -131,7 +131,7 @@ class Propagation:
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example: Any  # whether it is a Message, the reducer says
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
-        return differentiable(_Call(self, rule, rule.reducer(len(x_src), example)), *inputs, *parameters)
+        return differentiable(Call(self, rule, rule.reducer(len(x_src), example)), *inputs, *parameters)
 
     def seed(self, rule: Rule) -> int:
         """Of a rule's draws on this rank: ranks must not draw the same numbers."""
@@ -144,7 +144,7 @@ class Propagation:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """A call of the operator, with the reducer that makes y."""
 
     operator: Propagation
@@ -159,9 +159,13 @@ class _Call:
         with torch_seed(seed):
             for part in self.operator.stream(Rows(x_src, draw=seed), "halo_forward"):
                 for tile in self._tiles(part, inputs):
-                    self.reducer.add(tile, self.rule.message(*_take(tile, part, *inputs)))
+                    self.reducer.add(tile, self.message(tile, part, (*inputs, *others[2:])))
         y = self.reducer.finish()
         return y, (y, x_src, *others)
+
+    def message(self, tile: EdgeTile, part: Part[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
+        """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
+        return self.rule.message(*_take(tile, part, *tensors[:3]))
 
     def backward(
         self, gy: torch.Tensor, wanted: Sequence[bool], y: torch.Tensor, *tensors: torch.Tensor | None
@@ -176,10 +180,10 @@ class _Call:
         with torch_seed(seed):
             for part in self.operator.stream(Rows(x_src, draw=seed), "halo_backward", returns):
                 for tile in self._tiles(part, tensors[:3]):
-                    self._add_gradients(tile, part, tensors, wanted, sums)
+                    self.add_gradients(tile, part, tensors, wanted, sums)
         return sums
 
-    def _add_gradients(
+    def add_gradients(
         self,
         tile: EdgeTile,
         part: Part[Block],
@@ -227,9 +231,14 @@ def _take(
     if x_dst is not None:
         taken.append(x_dst[tile.owner])
     if edge is not None:
-        # Blocks number their edges where rows of edges are given.
-        taken.append(edge[part.block.edge[tile.first : tile.last].long()])  # type: ignore[index]
+        taken.append(rows_of_edges(tile, part, edge))
     return taken
+
+
+def rows_of_edges(tile: EdgeTile, part: Part[Block], edge: torch.Tensor) -> torch.Tensor:
+    """The rows of a tile's edges in edge (E_p, …)."""
+    # Blocks number their edges where rows of edges are given.
+    return edge[part.block.edge[tile.first : tile.last].long()]  # type: ignore[index]
 
 
 def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -10,6 +10,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.edge_tiles import EdgeTile
+from hpcgnn.ops.row_tiles import picked
 
 #: Messages (E, F), or for softmax (logits (E, H), values (E, F)).
 Message = torch.Tensor | tuple[torch.Tensor, torch.Tensor]
@@ -49,7 +50,7 @@ class Sum:
 
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return self.gy[tile.owner]
+        return picked(self.gy, tile.owner)
 
 
 class Mean(Sum):
@@ -96,7 +97,7 @@ class Max:
 
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return self.share[tile.owner].mul_(message == self.y[tile.owner])
+        return picked(self.share, tile.owner).mul_(message == picked(self.y, tile.owner))
 
 
 class Min(Max):
@@ -141,7 +142,7 @@ class Std:
 
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return (message - self.mean[tile.owner]) * self.share[tile.owner]
+        return (message - picked(self.mean, tile.owner)) * picked(self.share, tile.owner)
 
 
 class Several:
@@ -225,9 +226,9 @@ class Softmax:
     def gradient(self, tile: EdgeTile, message: Pair) -> Pair:
         """The gradients of a tile's logits and values."""
         logit, value = message
-        top, share, product = self.by_row[tile.owner].chunk(3, 1)
+        top, share, product = picked(self.by_row, tile.owner).chunk(3, 1)
         alpha = (logit - top).exp_().mul_(share)
-        gy, kept = self.gy[tile.owner], alpha
+        gy, kept = picked(self.gy, tile.owner), alpha
         if self.p:
             mask = self._dropped(tile, torch.ones_like(alpha))
             value, kept = self._by_head(value, mask), alpha * mask

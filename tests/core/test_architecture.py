@@ -204,15 +204,3 @@ def test_every_module_says_why_it_exists():
 def test_what_is_not_needed(files, without):
     for path in files:
         assert not [name for name, _ in imports(path) if name.startswith(without)], path
-
-
-def test_files_that_are_named_exist():
-    """Comments point to other files: `see plan.py` to one of the same folder, `ops/dropout.py` to one of any."""
-    known, dead = {str(path.relative_to(ROOT)) for path in FILES}, []
-    for path in FILES:
-        for name in re.findall(r"(?<![\w.{/-])[a-z_][\w/]*\.py\b", path.read_text(encoding="utf-8")):
-            here = str((path.parent / name).relative_to(ROOT))
-            beside = name == "plugin.py" or (ROOT.parent / name).exists()  # that is what a run's copy is called
-            if not (here in known or "/" in name and name.removeprefix("hpcgnn/") in known or beside):
-                dead.append(f"{path.relative_to(ROOT)}: {name}")
-    assert not dead, "\n".join(dead)

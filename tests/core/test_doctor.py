@@ -4,8 +4,6 @@ import os
 import re
 import socket
 
-import pytest
-
 import hpcgnn
 from hpcgnn.__main__ import SPINS, WAIT_VARIABLES
 from hpcgnn.listing import every
@@ -37,17 +35,11 @@ def doctor(ranks, *program, start=start, **environment):
     return result, found, remedies
 
 
-@pytest.fixture(scope="module")
-def alone():
+def test_a_sound_installation(monkeypatch):
     """On one rank without a launcher, and without a setting of how idle threads wait; OpenMP prints its settings."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in WAIT_VARIABLES:
-            patch.delenv(name, raising=False)
-        return doctor(0, OMP_DISPLAY_ENV="verbose")
-
-
-def test_a_sound_installation(alone):
-    result, found, _ = alone
+    for name in WAIT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    result, found, _ = doctor(0, OMP_DISPLAY_ENV="verbose")
     lines = result.out.splitlines()
     assert result.code == 0 and lines[0] == f"hpcgnn {hpcgnn.__version__} on 1 rank, hosts: {HOST}"
     assert lines[-1] == "all is well" and "WRONG" not in {mark for mark, _ in found.values()}

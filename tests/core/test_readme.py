@@ -25,12 +25,11 @@ def commands():
     return "".join(blocks(README.read_text(), "bash")).splitlines()
 
 
-def fresh_shell(command):
-    """Run it as a shell that knows nothing of us does."""
-    environment = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=90
-    )
+@pytest.fixture(scope="module")
+def six(commands):
+    """The commands from an own graph to predictions."""
+    begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
+    return commands[begin : begin + 6]
 
 
 def test_activation_comes_before_the_first_command_that_needs_it(commands):
@@ -41,10 +40,14 @@ def test_activation_comes_before_the_first_command_that_needs_it(commands):
 
 
 def test_activation_is_enough(commands):
+    """In a shell that knows nothing of us."""
     if not (ROOT / ".venv" / "bin" / "activate").exists():
         pytest.skip("this checkout has no .venv: the package is installed elsewhere")
     activate = next(line for line in commands if "activate" in line)
-    done = fresh_shell(f"{activate} && hpcgnn --version && python -m partition_tools --help")
+    command = f"{activate} && hpcgnn --version && python -m partition_tools --help"
+    environment = {"HOME": os.environ.get("HOME", "/"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+    pipes = {"capture_output": True, "text": True, "timeout": 90}
+    done = subprocess.run(["bash", "-c", command], cwd=ROOT, env=environment, **pipes)
     assert done.returncode == 0 and done.stdout.startswith("hpcgnn "), done.stderr
 
 
@@ -68,12 +71,10 @@ def tables(tmp_path):
     return tmp_path
 
 
-def test_an_own_graph_to_predictions(commands, tables):
+def test_an_own_graph_to_predictions(six, tables):
     """The README's commands, one after another as they stand there, in a folder with the three tables."""
     pytest.importorskip("polars", reason="tables are read by the extra `import`")
     pytest.importorskip("matplotlib", reason="a report needs the extra `plot`")
-    begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
-    six = commands[begin : begin + 6]
     assert [run_one(line, tables) for line in six] == [0] * 6
     with open(tables / "predictions.csv", newline="", encoding="utf-8") as file:
         found = {int(row["node"]): int(row["class"]) for row in csv.DictReader(file)}
@@ -95,9 +96,8 @@ def run_one(line, folder):
     return done.code
 
 
-def test_the_quick_start_has_the_same_commands(commands):
+def test_the_quick_start_has_the_same_commands(six):
     """docs/quickstart.md explains the six commands, and docs/extending.md the example of a layer."""
-    begin = next(number for number, line in enumerate(commands) if " import edges.csv " in line)
-    assert "\n".join(commands[begin : begin + 6]) in read("quickstart.md")
+    assert "\n".join(six) in read("quickstart.md")
     (layer,) = blocks(README.read_text(encoding="utf-8"), "python")
     assert layer in blocks(read("extending.md"), "python")

@@ -45,17 +45,13 @@ def test_nothing_to_print_to(monkeypatch):
     tell("text", closed)
 
 
-def words(graph, run_dir):
-    options = ("--epochs", 2, "--hidden", 4, "--layers", 2)
-    return ("-m", "hpcgnn", "train", "--graph", graph, "--run-dir", run_dir, *options)
-
-
 @pytest.mark.parametrize(
     "ending", [*(pytest.param(each, marks=pytest.mark.slow) for each in ("latin-1", "reader gone")), "full, no home"]
 )
 def test_a_run_ends_well_whatever_takes_its_output(graph, tmp_path, ending):
     """Started without the process that other tests fork their ranks from: the streams are Python's own."""
-    command, environment = command_and_environment(0, *words(graph, tmp_path / "r"))
+    words = f"-m hpcgnn train --graph {graph} --run-dir {tmp_path}/r --epochs 2 --hidden 4 --layers 2"
+    command, environment = command_and_environment(0, *words.split())
     environment |= {"PYTHONIOENCODING": "latin-1"} if ending == "latin-1" else {}
     environment |= {"HOME": "/nonexistent", "MPLCONFIGDIR": "/proc/none"} if ending == "full, no home" else {}
     done = redirected(command, environment, {"reader gone": "| true", "latin-1": ""}.get(ending, "> /dev/full"))

@@ -127,7 +127,7 @@ class Scores:
         flat = None if self.attention is None else self.attention.to(dtype)
         scores, n = self.scores(dtype, flat), len(x)
         y, top, total = torch.zeros_like(gy), x.new_full((n, self.heads), -torch.inf), x.new_zeros(n, self.heads)
-        given = [scores.at(places).given(source) | of_block for of_block, places in blocks(self, pieces)]
+        given = [replace(scores, places=places).given(source) | of_block for of_block, places in blocks(self, pieces)]
         for each in given:
             front.score_forward(x=x, y=y, running_max=top, denominator=total, **each)
         share = torch.empty_like(total)

@@ -32,7 +32,7 @@ VALUES = {
     "of_gy": 2,
 }
 #: Of those without lines of torch.
-VALUES_OF_RULES = {"tile": 16, "score": 1, "times": 1}
+VALUES_OF_RULES = {"tile": 16, "score": 1}
 #: Kernels that round as torch does.
 EXACT = {
     "encode",

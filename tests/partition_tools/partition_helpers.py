@@ -6,12 +6,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse
 
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.canonical.canonical import ImportOptions, canonical
-from partition_tools.canonical.imported_edges import imported_edges
 from partition_tools.generators import GENERATORS
-from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
@@ -32,11 +31,6 @@ def graph_data(raw, reporter=None, **options):
 def drawn(model, spec):
     """The `RawGraph` of a generator."""
     return GENERATORS[model].generate(spec, plenty())
-
-
-def sorted_list(src, dst, n, weight=None, kind=None):
-    """Canonical `Edges` of a list of edges."""
-    return imported_edges(RawGraph(src, dst, n, weight=weight, type=kind), ImportOptions(), (), plenty())[0]
 
 
 def write_csv(path, rows):
@@ -111,11 +105,9 @@ def view(path):
         back = np.argsort(original)
         if meta.sparse_features:
             indptr, indices, data = (file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data"))
-            features = np.zeros((meta.num_nodes, meta.num_features), np.float32)
-            for node in range(meta.num_nodes):
-                there = slice(indptr[node], indptr[node + 1])
-                assert list(indices[there]) == sorted(indices[there])
-                features[node, indices[there]] = data[there]
+            rows = scipy.sparse.csr_matrix((data, indices, indptr), (meta.num_nodes, meta.num_features))
+            assert rows.has_sorted_indices
+            features = rows.toarray()
         else:
             features = file.read("nodes/features") if "nodes/features" in file else None
         edges = _edge_list(file, "", original)

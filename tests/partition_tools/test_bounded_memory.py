@@ -13,7 +13,6 @@ from partition_tools.cli.import_graph import import_graph
 from partition_tools.readers.arrays.named_arrays import ArrayOptions
 from partition_tools.readers.formats import SOURCES
 from partition_tools.readers.tables.tables import TableOptions
-from partition_tools.readers.tables.text import blocks
 from partition_tools.workspace.scratch import Scratch
 from partition_tools.workspace.working import Resources
 
@@ -98,20 +97,6 @@ def test_ids_that_only_the_whole_column_explains(tmp_path, words):
     ends = np.array(words)[np.random.default_rng(0).integers(0, 3, (2, 2000))]
     write_edges(tmp_path / "e.txt", ends, ["src\tdst"])
     assert both_ways(tmp_path / "e.txt", tmp_path, LITTLE, tables=TableOptions(relabel=True)).num_nodes == 3
-
-
-@pytest.mark.parametrize(
-    "size, name, end", [(1, "t.txt", ""), (5, "t.txt.gz", "\n"), (7, "t.txt", "\n"), (1000, "t.txt.gz", "")]
-)
-def test_blocks_are_whole_lines(tmp_path, size, name, end):
-    rows = "1 2\n\n33 4#4\n5 6" + end
-    for ends in ("\n", "\r\n"):
-        write_text(tmp_path / name, ("\ufeff# one\n  %not a row\n" + rows).replace("\n", ends))
-        read = []
-        found = list(blocks(tmp_path / name, size, read.append))
-        assert b"".join(found).decode() == rows.removesuffix("\n") + "\n"
-        assert all(block.endswith(b"\n") for block in found)
-        assert sum(read) == (tmp_path / name).stat().st_size
 
 
 @pytest.mark.parametrize("relabel, spread", [(False, 1), (True, 10**12)])

@@ -41,7 +41,6 @@ def write_csv(path, header=True, **more):
     return path
 
 
-EXPECTED = listed(DST, SRC, ROWS)
 NAMES = "size,weight,kindness"  # the names of columns decide, whatever they mean elsewhere
 
 

@@ -23,23 +23,16 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(pattern, "BLOCK", 150)
 
 
-def odd_graph(directed, typed=True, n=70, count=900, seed=0):
+def odd_graph(directed, n=70, count=900):
     """Parallel edges, self loops, isolated nodes, hubs; features, labels of a kind."""
-    random = np.random.default_rng(seed)
-    src, dst = (
-        (random.integers(0, n - 9, count) * random.random(count)).astype(np.int64),
-        random.integers(0, n - 9, count),
-    )
+    random = np.random.default_rng(0)
+    src = (random.integers(0, n - 9, count) * random.random(count)).astype(np.int64)
+    dst = random.integers(0, n - 9, count)
     if not directed:
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
-    kind = (src + dst) % 3 if typed else None
-    weight = ((src * dst) % 7).astype(np.float32) if typed else None
+    kind, weight = (src + dst) % 3, ((src * dst) % 7).astype(np.float32)
     features = random.standard_normal((n, 3)).astype(np.float32)
     return graph_data(RawGraph(src, dst, n, features, random.integers(0, 4, n), {}, 4, weight, kind))
-
-
-def scratch_of(tmp_path, memory=1 << 20):
-    return Scratch(tmp_path / "work", memory)
 
 
 def plain_pattern(data):
@@ -58,7 +51,7 @@ def plain_pattern(data):
 def test_the_pattern_is_that_of_memory(tmp_path, directed):
     data = odd_graph(directed)
     expected = plain_pattern(data)
-    found = whole_pattern(data.edges, data.edges_out, scratch_of(tmp_path))
+    found = whole_pattern(data.edges, data.edges_out, Scratch(tmp_path / "work", 1 << 20))
     assert np.array_equal(found.indptr, expected.indptr) and np.array_equal(found.indices, expected.indices)
     assert np.array_equal(np.concatenate(list(found.blocks())), expected.indices)
 
@@ -66,7 +59,7 @@ def test_the_pattern_is_that_of_memory(tmp_path, directed):
 @pytest.mark.parametrize("num_parts", [1, 3, 8])
 def test_parts_are_the_submatrices(tmp_path, num_parts):
     data = odd_graph(False)
-    scratch = scratch_of(tmp_path)
+    scratch = Scratch(tmp_path / "work", 1 << 20)
     whole = whole_pattern(data.edges, None, scratch)
     side = np.random.default_rng(1).integers(0, num_parts, data.num_nodes)
     matrix = plain_pattern(data)
@@ -77,11 +70,6 @@ def test_parts_are_the_submatrices(tmp_path, num_parts):
         expected.sort_indices()
         assert np.array_equal(part.nodes, inside)
         assert np.array_equal(part.indptr, expected.indptr) and np.array_equal(part.indices, expected.indices)
-
-
-def generated(n=6000, kind="planted"):
-    spec = Spec(n, 12, 4, 4, seed=4)
-    return graph_data(drawn(kind, spec))
 
 
 def check_clusters(order, offsets, n, count):
@@ -100,19 +88,19 @@ def test_one_that_does_not_fit_is_split_on_disk_first(tmp_path, monkeypatch, kin
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
     monkeypatch.setattr("hpcgnn.cores.usable", lambda: frozenset({0}))
     monkeypatch.setattr(kaminpar, "SMALL", 0)
-    data, first, seen = generated(kind=kind), [], []
+    data, first, seen = graph_data(drawn(kind, Spec(6000, 12, 4, 4, seed=4))), [], []
 
     def split(graph, weights, shares, seed):
         first.append(graph.nnz)
         return (kaminpar.split if len(first) == 1 else metis.split)(graph, weights, shares, seed)
 
     expected = dissected(asked(data.edges, 40, 5, seen.append), split, Scratch(tmp_path / "roomy", 1 << 30))
-    found = dissected(asked(data.edges, 40, 5), metis.split, scratch_of(tmp_path, first[0] * 20), kaminpar._cut)
+    found = dissected(asked(data.edges, 40, 5), metis.split, Scratch(tmp_path / "work", first[0] * 20), kaminpar._cut)
     check_clusters(*found, data.num_nodes, 40)
     assert all(np.array_equal(one, other) for one, other in zip(expected, found)) and sum(seen) == 40
 
 
 def test_parts_of_a_star_have_no_edges(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    found = dissected(asked(star(200, 0), 16), kaminpar.split, scratch_of(tmp_path, 100), kaminpar._cut)
+    found = dissected(asked(star(200, 0), 16), kaminpar.split, Scratch(tmp_path / "work", 100), kaminpar._cut)
     check_clusters(*found, 201, 16)

@@ -192,11 +192,11 @@ def test_tables_with_damaged_lines(capsys, tmp_path, name):
     @MANY
     @given(
         st.integers(0, len(lines) - 1),
-        st.sampled_from(["word", "line", "drop", "cut", "flip", "twice", "empty"]),
-        st.integers(0, len(original) * 8 - 1),
+        st.sampled_from(["word", "line", "drop", "twice", "bytes", "empty"]),
+        *damages(len(original)),
         st.sampled_from(BAD_WORDS),
     )
-    def check(line, what, bit, word):
+    def check(line, what, bit, end, word):
         changed = list(lines)
         if what in ("word", "line"):
             fields = changed[line].rstrip("\n")
@@ -204,18 +204,11 @@ def test_tables_with_damaged_lines(capsys, tmp_path, name):
             parts = fields.split(separator)
             parts[bit % len(parts)] = word
             changed[line] = (separator.join(parts) if what == "word" else word) + "\n"
-        elif what == "drop":
-            del changed[line]
-        elif what == "twice":
-            changed.insert(line, changed[line])
-        damaged = "".join(changed).encode() if what != "empty" else b""
-        damaged = gzip.compress(damaged) if packed else damaged
-        if what == "cut":
-            damaged = original[: bit // 8]
-        if what == "flip":
-            damaged = bytearray(original)
-            damaged[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(damaged)
+        else:
+            changed[line : line + 1] = {"twice": [changed[line]] * 2, "bytes": [changed[line]]}.get(what, [])
+        content = "".join(changed).encode() if what != "empty" else b""
+        content = gzip.compress(content) if packed else content
+        path.write_bytes(damaged(original, bit, end) if what == "bytes" else content)
         imported(capsys, source, target, *options)
 
     assert imported(capsys, source, target, *options)

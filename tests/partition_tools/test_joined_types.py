@@ -37,20 +37,6 @@ def whole():
     return nodes, edges
 
 
-def check(path):
-    seen = view(path)
-    src, dst = [3 + 5, 3 + 5, 0 + 5, 1, 2, 2 + 9, 0 + 9], [0, 0, 4, 2 + 9, 0 + 9, 1, 2]
-    kinds = [0, 0, 0, 1, 1, 2, 2]
-    assert seen.edges == edge_list(src, dst, np.array(kinds) + 1.0, kinds)
-    expected = np.zeros((12, 3), np.float32)
-    expected[:5, :2], expected[9:] = features_of("paper"), features_of("field")
-    np.testing.assert_array_equal(seen.features, expected)
-    np.testing.assert_array_equal(seen.node_type, [0] * 5 + [1] * 4 + [2] * 3)
-    np.testing.assert_array_equal(seen.labels, LABELS + [-1] * 7)
-    np.testing.assert_array_equal(seen.split, TRAIN + [False] * 7)
-    assert seen.meta.type_names == {"nodes": list(COUNTS), "edges": ["___".join(relation) for relation in ENDS]}
-
-
 def test_hetero_data_of_pyg(tmp_path):
     data = pytest.importorskip("torch_geometric.data", reason="PyG is not installed").HeteroData()
     for store in whole():
@@ -62,7 +48,17 @@ def test_hetero_data_of_pyg(tmp_path):
     widths, without = reporter.warnings[:2]
     assert "2 columns for paper, 3 columns for field: rows are filled with zeros to 3" in widths
     assert "no features for author (4 nodes)" in without
-    check(tmp_path / "g.h5")
+    seen = view(tmp_path / "g.h5")
+    src, dst = [3 + 5, 3 + 5, 0 + 5, 1, 2, 2 + 9, 0 + 9], [0, 0, 4, 2 + 9, 0 + 9, 1, 2]
+    kinds = [0, 0, 0, 1, 1, 2, 2]
+    assert seen.edges == edge_list(src, dst, np.array(kinds) + 1.0, kinds)
+    expected = np.zeros((12, 3), np.float32)
+    expected[:5, :2], expected[9:] = features_of("paper"), features_of("field")
+    np.testing.assert_array_equal(seen.features, expected)
+    np.testing.assert_array_equal(seen.node_type, [0] * 5 + [1] * 4 + [2] * 3)
+    np.testing.assert_array_equal(seen.labels, LABELS + [-1] * 7)
+    np.testing.assert_array_equal(seen.split, TRAIN + [False] * 7)
+    assert seen.meta.type_names == {"nodes": list(COUNTS), "edges": ["___".join(relation) for relation in ENDS]}
 
 
 @pytest.mark.parametrize(

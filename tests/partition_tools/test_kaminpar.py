@@ -189,23 +189,6 @@ pickle.dump([seed] * len(vertices), sys.stdout.buffer)
 """
 
 
-@pytest.fixture
-def crashing(tmp_path, monkeypatch):
-    """crashing(program, good): METIS's process is one that ends as METIS's does, until it gets the seed `good`."""
-
-    def make(program, good):
-        def start():
-            command = [sys.executable, "-c", program, str(tmp_path / "tries"), str(good)]
-            metis_process._running[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)]
-            return metis_process._running[0]
-
-        monkeypatch.setattr(metis_process, "_process", start)
-
-    metis_process.end()
-    yield make
-    metis_process.end()
-
-
 def ask(seed):
     """METIS's answer for a graph of six nodes."""
     graph, _ = two_cliques(3)
@@ -213,8 +196,17 @@ def ask(seed):
 
 
 @pytest.mark.parametrize("good", [5, 8, 9])
-def test_metis_that_crashes_is_asked_again(crashing, tmp_path, good):
-    crashing(CRASHES, good)
+def test_metis_that_crashes_is_asked_again(tmp_path, monkeypatch, good):
+    """Its process ends as METIS's does, until it gets the seed `good`."""
+    program = CRASHES
+
+    def start():
+        command = [sys.executable, "-c", program, str(tmp_path / "tries"), str(good)]
+        metis_process._running[:] = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)]
+        return metis_process._running[0]
+
+    metis_process.end()
+    monkeypatch.setattr(metis_process, "_process", start)
     if good == 9:
         with pytest.raises(GraphError, match="METIS ended by signal 11 on a graph of 6 nodes, 4 times; try another"):
             ask(5)
@@ -222,10 +214,11 @@ def test_metis_that_crashes_is_asked_again(crashing, tmp_path, good):
         assert ask(5).tolist() == [good] * 6
     tries = (tmp_path / "tries").read_text().split("\n")[:-1]
     assert tries == [f"{seed} {seed == 8}" for seed in range(5, min(good, 8) + 1)]
-    crashing(CRASHES.replace("SIGSEGV", "SIGKILL"), 99)
     metis_process.end()
+    program = CRASHES.replace("SIGSEGV", "SIGKILL")
     with pytest.raises(GraphError, match="killed .* for want of memory; --method kaminpar"):
-        ask(50)
+        ask(0)
+    metis_process.end()
 
 
 def test_an_answer_that_nobody_took_is_no_answer_to_the_next(monkeypatch):

@@ -63,15 +63,15 @@ def test_nodes_that_go_by_their_numbers_have_no_ids(tmp_path):
         path.unlink()
 
 
-@pytest.mark.parametrize("fault", ["twice", "offsets", "text"])
+FAULTS = {"twice": ("text", slice(4, 8), [*b"anna"]), "offsets": ("offsets", slice(2, 4), [30, 1])}
+FAULTS["no text"] = "text", slice(2), [255, 254]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 def test_damage_is_found(tmp_path, fault):
     path = imported(tmp_path, KINDS["words"])
     with h5py.File(path, "r+", libver="latest") as file:
-        if fault == "twice":
-            file["original/id_text"][4:8] = np.frombuffer(b"anna", np.uint8)
-        elif fault == "offsets":
-            file["original/id_offsets"][2:4] = [30, 1]
-        else:
-            file["original/id_text"][0:2] = [255, 254]
+        name, place, wrong = FAULTS[fault]
+        file[f"original/id_{name}"][place] = wrong
     bad = [check for check in verify_graph(path) if check.ok is False]
     assert [check.name for check in bad] == ["ids are distinct"], bad

@@ -12,8 +12,7 @@ from partition_tools.graph.raw import RawGraph
 N = 60
 SRC, DST = odd_graph()
 KIND = (SRC * 3 + DST) % 4
-NODE_TYPE = np.arange(N) * 7 % 3
-TYPES = {"edge_type": KIND, "node_type": NODE_TYPE}
+TYPES = {"edge_type": KIND, "node_type": np.arange(N) * 7 % 3}
 
 
 @pytest.mark.parametrize("names", [None, list("abcde")])

@@ -112,7 +112,7 @@ class PairLoss:
         edges = max(1, edge_tile_bytes() // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
         for block, rows, _, back, *_ in self.stream(Rows(h), "halo_forward", returns):
             for tile in self._tiles(block, edges):
-                source, target = picked(rows, tile.sources), picked(h, tile.owner.int())
+                source, target = picked(rows, tile.sources), picked(h, tile.owner)
                 drawn = kernels.random_words(key, tile.edge_ids, negatives).flatten() % len(rows_of_pool)
                 against = rows_of_pool[drawn]
                 leaves = [source, target, against]

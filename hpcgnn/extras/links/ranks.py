@@ -119,7 +119,7 @@ def pair_scores(stream: Stream, h: torch.Tensor, score: Dot) -> Scored:
     edges = max(1, edge_tile_bytes() // (16 * max(1, h.shape[1])))
     for block, rows, *_ in stream(Rows(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
-            ends = picked(rows, tile.sources), picked(h, tile.owner.int())
+            ends = picked(rows, tile.sources), picked(h, tile.owner)
             scores[done : done + len(ends[0])] = score(*(end.double() for end in ends)).float()
             done += len(ends[0])
         assert block.edge is not None, "pairs are numbered"

@@ -22,54 +22,27 @@
     else HG_JOIN(HG_T(name), _1)(__VA_ARGS__);
 #endif
 
-static void HG_T(forward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(forward_rows, a, s, first, last)
-}
+#define HG_OF_HEADS(name, parameters, ...)                                                                              \
+    static void HG_T(name) parameters                                                                                  \
+    {                                                                                                                  \
+        const int64_t head_width = a->head_width;                                                                      \
+        HG_BY_HEAD(name, __VA_ARGS__)                                                                                  \
+    }
 
-static void HG_T(forward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
-                                void *partial)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(forward_chunk, a, s, i, first, last, partial)
-}
-
-static void HG_T(backward_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
-                                void *gradient, int64_t stride)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(backward_rows, a, s, first, last, gradient, stride)
-}
-
-static void HG_T(backward_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
-                                 void *partial, void *gradient, int64_t stride)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(backward_chunk, a, s, i, first, last, partial, gradient, stride)
-}
-
-static void HG_T(score_rows)(const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
-                             const hg_score_edges *edges)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(score_rows, a, s, first, last, edges)
-}
-
-static void HG_T(score_chunk)(const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
-                              void *partial, const hg_score_edges *edges)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(score_chunk, a, s, i, first, last, partial, edges)
-}
-
-static void HG_T(score_return)(const hg_attention_args *a, hg_attention_scratch *s, const void *coefficients,
-                               const void *derivatives, const int32_t *rows, int64_t r, int64_t first, const int32_t *order,
-                               int64_t num)
-{
-    const int64_t head_width = a->head_width;
-    HG_BY_HEAD(score_return, a, s, coefficients, derivatives, rows, r, first, order, num)
-}
+HG_OF_HEADS(forward_rows, (const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last), a, s, first, last)
+HG_OF_HEADS(forward_chunk, (const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                            void *partial), a, s, i, first, last, partial)
+HG_OF_HEADS(backward_rows, (const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
+                            void *gradient, int64_t stride), a, s, first, last, gradient, stride)
+HG_OF_HEADS(backward_chunk, (const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                             void *partial, void *gradient, int64_t stride), a, s, i, first, last, partial, gradient, stride)
+HG_OF_HEADS(score_rows, (const hg_attention_args *a, hg_attention_scratch *s, int64_t first, int64_t last,
+                         const hg_score_edges *edges), a, s, first, last, edges)
+HG_OF_HEADS(score_chunk, (const hg_attention_args *a, hg_attention_scratch *s, int64_t i, int64_t first, int64_t last,
+                          void *partial, const hg_score_edges *edges), a, s, i, first, last, partial, edges)
+HG_OF_HEADS(score_return, (const hg_attention_args *a, hg_attention_scratch *s, const void *coefficients,
+                           const void *derivatives, const int32_t *rows, int64_t r, int64_t first, const int32_t *order,
+                           int64_t num), a, s, coefficients, derivatives, rows, r, first, order, num)
 
 static void HG_T(elu_gradient)(void *out, const void *gy, const void *y, const void *x, const void *bias, void *dots,
                                void *sums, int64_t heads, int64_t head_width, int scaled)

@@ -6,6 +6,12 @@
 
 #include "table.h"
 
+/* Python compares it with the hash of the sources beside it. setup.py computes both. */
+HG_EXPORT const char *hg_sources(void)
+{
+    return HG_SOURCES;
+}
+
 #if defined(__x86_64__)
 /* F16C, which not every compiler has a name for. */
 static int converts_halves(void)

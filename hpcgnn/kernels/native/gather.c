@@ -92,13 +92,7 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
     int64_t share = cost / (8 * num_threads);
     share = share < HG_LEAST_GATHER_SHARE ? HG_LEAST_GATHER_SHARE : share > HG_GATHER_SHARE ? HG_GATHER_SHARE : share;
     const int64_t shares = (cost + share - 1) / share;
-    if (shares == 1 || num_threads == 1) {
-        for (int64_t s = 0; s < shares; s++)
-            kernels->rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * share),
-                          hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * share));
-        return 0;
-    }
-    #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads)
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(num_threads) if (shares > 1)
     for (int64_t s = 0; s < shares; s++)
         kernels->rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * share),
                       hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * share));

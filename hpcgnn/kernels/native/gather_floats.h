@@ -4,52 +4,31 @@
 #define HG_TAG HG_JOIN(HG_OF, _1)
 #define HG_KIND HG_OF_KIND
 #define HG_LANES 1
-#define HG_A float
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #define HG_TAG HG_JOIN(HG_OF, _2)
 #define HG_KIND HG_OF_KIND
 #define HG_LANES 2
-#define HG_A float
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #if HG_F32_LANES > 4
 #define HG_TAG HG_JOIN(HG_OF, _4)
 #define HG_KIND HG_OF_KIND
 #define HG_LANES 4
-#define HG_A float
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #if HG_F32_LANES > 8
 #define HG_TAG HG_JOIN(HG_OF, _8)
 #define HG_KIND HG_OF_KIND
 #define HG_LANES 8
-#define HG_A float
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #define HG_TAG HG_JOIN(HG_OF, _full)
 #define HG_KIND HG_OF_KIND
 #define HG_LANES HG_F32_LANES
-#define HG_A float
-#define HG_IS_FULL 1
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_wide.h"
-#include "gather_undefine.h"
 
 #undef HG_OF
 #undef HG_OF_KIND

@@ -10,6 +10,7 @@
 #define HG_SINGLE 2             /* bfloat16, one column: width 1 only */
 #define HG_HALF 3               /* float16, which is widened as it is loaded */
 #define HG_BYTE 4               /* int8, likewise */
+#define HG_DOUBLE 5
 
 /* Edges ahead of the sum at which rows are prefetched: a narrow row is summed many times faster than one comes from memory.
  * Wide rows need less: those of 1024 bytes are prefetched one group of 4 ahead, those of 512 two, others 16 edges (12 and
@@ -53,98 +54,62 @@ HG_FINISH(double)
 #include "gather_floats.h"
 
 #define HG_TAG f64_1
-#define HG_KIND HG_PLAIN
+#define HG_KIND HG_DOUBLE
 #define HG_LANES 1
-#define HG_A double
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #if HG_F64_LANES > 2
 #define HG_TAG f64_2
-#define HG_KIND HG_PLAIN
+#define HG_KIND HG_DOUBLE
 #define HG_LANES 2
-#define HG_A double
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #if HG_F64_LANES > 4
 #define HG_TAG f64_4
-#define HG_KIND HG_PLAIN
+#define HG_KIND HG_DOUBLE
 #define HG_LANES 4
-#define HG_A double
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #define HG_TAG f64_full
-#define HG_KIND HG_PLAIN
+#define HG_KIND HG_DOUBLE
 #define HG_LANES HG_F64_LANES
-#define HG_A double
-#define HG_IS_FULL 1
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_wide.h"
-#include "gather_undefine.h"
 
 #define HG_TAG bf16_1
 #define HG_KIND HG_SINGLE
 #define HG_LANES 1
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #define HG_TAG bf16_2
 #define HG_KIND HG_PAIR
 #define HG_LANES 1
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #define HG_TAG bf16_4
 #define HG_KIND HG_PAIR
 #define HG_LANES 2
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 
 #if HG_F32_LANES > 4
 #define HG_TAG bf16_8
 #define HG_KIND HG_PAIR
 #define HG_LANES 4
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #if HG_F32_LANES > 8
 #define HG_TAG bf16_16
 #define HG_KIND HG_PAIR
 #define HG_LANES 8
-#define HG_IS_FULL 0
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_undefine.h"
 #endif
 
 #define HG_TAG bf16_full
 #define HG_KIND HG_PAIR
 #define HG_LANES HG_F32_LANES
-#define HG_IS_FULL 1
 #include "gather_unit.h"
-#include "gather_narrow.h"
-#include "gather_wide.h"
-#include "gather_undefine.h"
 
 /* Calls name_TYPE_UNIT for the largest unit that fits the width, or wide_name_TYPE_full beyond 8 registers. A unit
  * that a path does not have is as wide as a full one, which is asked for first. */

@@ -1,8 +1,8 @@
 /* Template: the unit of columns that a register, or a pair of them, sums.
  *
- * Included with HG_TAG (suffix of the names), HG_KIND, HG_LANES and, but for bfloat16, HG_A; defines for the
- * templates that follow: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type
- * unit_TAG and its verbs. gather_undefine.h clears it all.
+ * Included with HG_TAG (suffix of the names), HG_KIND and HG_LANES, which it undefines; defines for the templates at its
+ * end: HG_X (stored element), HG_A (accumulation element), HG_COLUMNS (columns of a unit), the type unit_TAG and its
+ * verbs.
  *
  * bfloat16 is read two columns at a time as 32-bit words: shifted left, a word is the float of its even column;
  * masked, of its odd one. That is one instruction each and needs no widening across lanes; even and odd columns are
@@ -11,7 +11,15 @@
  */
 #define HG_TAGGED(name) HG_JOIN(gather_##name##_, HG_TAG)
 
-#if HG_KIND == HG_PLAIN
+#if HG_KIND == HG_DOUBLE
+#define HG_A double
+#define HG_IS_FULL (HG_LANES == HG_F64_LANES)
+#else
+#define HG_A float
+#define HG_IS_FULL (HG_LANES == HG_F32_LANES)
+#endif
+
+#if HG_KIND == HG_PLAIN || HG_KIND == HG_DOUBLE
 #define HG_X HG_A
 #define HG_COLUMNS HG_LANES
 #elif HG_KIND == HG_HALF
@@ -21,7 +29,6 @@
 #define HG_X int8_t
 #define HG_COLUMNS HG_LANES
 #else
-#define HG_A float
 #define HG_X uint16_t
 #define HG_COLUMNS (HG_KIND == HG_PAIR ? 2 * HG_LANES : 1)
 #endif
@@ -64,7 +71,7 @@ HG_INLINE void HG_TAGGED(add)(HG_TAGGED(vec) *u, const HG_X *p, HG_A coefficient
     values[0] = HG_TAGGED(floats)(words << 16), values[1] = HG_TAGGED(floats)(words & 0xffff0000u);
 #elif HG_KIND == HG_SINGLE
     values[0] = hg_float_of_bf16(*p);
-#elif HG_KIND == HG_PLAIN
+#elif HG_KIND == HG_PLAIN || HG_KIND == HG_DOUBLE
     values[0] = *(const HG_TAGGED(loose) *)p;
 #else
     values[0] = HG_TAGGED(widened)(p);
@@ -161,3 +168,18 @@ HG_INLINE void HG_TAGGED(store_bf16)(uint16_t *y, const HG_TAGGED(vec) *u)
 #endif
 }
 #endif
+
+#include "gather_narrow.h"
+#if HG_IS_FULL
+#include "gather_wide.h"
+#endif
+
+#undef HG_TAG
+#undef HG_KIND
+#undef HG_LANES
+#undef HG_X
+#undef HG_A
+#undef HG_COLUMNS
+#undef HG_VECTORS
+#undef HG_TAGGED
+#undef HG_IS_FULL

@@ -19,8 +19,6 @@ enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
 /* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
 enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3 };
-/* How messages are reduced: summed, or [mean | largest | least | squared distances from the mean]. */
-enum { HG_REDUCE_SUM = 0, HG_REDUCE_MOMENTS = 1 };
 
 /* What the stored rows of a block are of its edges; either, where an edge and its reverse are one edge. */
 enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER = 2 };
@@ -139,39 +137,6 @@ typedef struct {
     int32_t score;              /* HG_SCORE_... */
     int32_t place_bytes;        /* of a number in places: 4 or 8 */
 } hg_attention_args;
-
-/* A block, and messages of its edges: m = z + e W + b, and ReLU of it if asked for (messages.h). Both directions walk the
- * in-edges of own rows. */
-typedef struct {
-    const int64_t *indptr;      /* as in hg_gather_args */
-    const int32_t *indices;
-    const int32_t *rows;
-    const int32_t *returns;     /* backwards: (edges), rows of back, or NULL: those are the columns */
-    const void *x;              /* (columns, F) */
-    const void *edge;           /* (all edges, depth) or NULL */
-    const void *places;         /* per edge, with edge: its row there */
-    const void *weight;         /* (depth, F), contiguous, or NULL */
-    const void *bias;           /* (F) or NULL */
-    void *y;                    /* (n, F), of moments (n, 4 F) */
-    void *counts;               /* of moments, forwards: (n, 2 F), how many edges have the largest and the least */
-    int64_t *numbers;           /* of moments, forwards: (n), edges so far */
-    const void *gradient;       /* backwards: as y, see kernels/row_rules.py */
-    void *back;                 /* backwards: (columns, F), or as many rows as `returns` names, or NULL */
-    void *g_map;                /* backwards: (depth + 1, F), contiguous, of weight and bias, or NULL */
-    int64_t num_rows;
-    int64_t width;
-    int64_t depth;              /* 0 without weight */
-    int64_t x_stride;
-    int64_t edge_stride;
-    int64_t y_stride;
-    int64_t counts_stride;
-    int64_t gradient_stride;
-    int64_t back_stride;
-    int32_t place_bytes;        /* of a number in places: 4 or 8 */
-    int32_t relu;
-    int32_t reduce;             /* HG_REDUCE_... */
-    int32_t type;               /* HG_F32 or HG_F64 */
-} hg_message_args;
 
 /* A block, and what edge dropout leaves of it. */
 typedef struct {
@@ -355,10 +320,6 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
 
 /* scores.c */
 HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_args *a);
-
-/* messages.c */
-HG_EXPORT int hg_message_forward(int path, int num_threads, const hg_message_args *a);
-HG_EXPORT int hg_message_backward(int path, int num_threads, const hg_message_args *a);
 
 /* products.c */
 HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,

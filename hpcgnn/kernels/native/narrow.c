@@ -24,9 +24,7 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void
     const int64_t size = hg_size_of(type), groups = (width + 3) / 4;
     if (width == 0)
         return;
-    if (num * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++) {
         const char *row = (const char *)x + i * x_stride * size;
         uint8_t *to = (uint8_t *)out + i * out_stride;
@@ -47,9 +45,7 @@ HG_EXPORT void hg_widen(int path, int num_threads, int type, void *out, int64_t 
                         int64_t narrow_stride, const void *factors, int64_t factors_stride, int64_t num, int64_t width)
 {
     const hg_kernels *table = hg_table(path);
-    if (num * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++) {
         const float step = ((const float *)factors)[i * factors_stride];
         table->of[type]->narrow.widen((char *)out + i * out_stride * hg_size_of(type), (const char *)narrow + i * narrow_stride,
@@ -64,9 +60,7 @@ HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void
     const hg_kernels *table = hg_table(path);
     const hg_round_keys keys = hg_round_keys_of(key);
     const int64_t size = hg_size_of(type), blocks = (width + HG_CODED - 1) / HG_CODED;
-    if (num * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++) {
         uint32_t words[HG_CODED / 2 + 4 * 8];
         uint16_t halves[HG_CODED];
@@ -94,9 +88,7 @@ HG_EXPORT void hg_decode(int path, int num_threads, int type, void *out, int64_t
 {
     const hg_kernels *table = hg_table(path);
     const int64_t size = hg_size_of(type), blocks = (width + HG_CODED - 1) / HG_CODED;
-    if (num * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(static) num_threads(num_threads)
+    #pragma omp parallel for schedule(static) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++)
         for (int64_t b = 0; b < blocks; b++)
             table->of[type]->narrow.decode((char *)out + (i * out_stride + b * HG_CODED) * size,

@@ -45,16 +45,25 @@
 /* Templates that are written for both types at once are used for one of them alone. */
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-#if HG_VECTOR_BYTES == 64 && defined(HG_HAS_AVX512)
-#include <immintrin.h>          /* before what may use instructions that the processor may not have */
-#include "target_avx512.h"
+/* <immintrin.h> comes before what may use instructions that the processor may not have. */
+#if HG_VECTOR_BYTES == 16 && defined(HG_HAS_BASELINE)
 #include HG_PART
-#include "target_end.h"
-#elif HG_VECTOR_BYTES == 32 && defined(HG_HAS_AVX2)
+#elif HG_VECTOR_BYTES == 32 && defined(HG_HAS_AVX2) || HG_VECTOR_BYTES == 64 && defined(HG_HAS_AVX512)
 #include <immintrin.h>
-#include "target_avx2.h"
+#if defined(__clang__) && HG_VECTOR_BYTES == 64
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
+#elif defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#else
+#pragma GCC push_options
+#if HG_VECTOR_BYTES == 64
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,prefer-vector-width=512")
+#else
+#pragma GCC target("avx2,fma,f16c")
+#endif
+#endif
 #include HG_PART
-#include "target_end.h"
-#elif HG_VECTOR_BYTES == 16 && defined(HG_HAS_BASELINE)
-#include HG_PART
+#if defined(__clang__)
+#pragma clang attribute pop
+#endif
 #endif

@@ -34,9 +34,7 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
 {
     void (*copy)(void *, const void *, int64_t, double) = hg_table(path)->copy_row[x_type][out_type];
     const int64_t from = hg_size_of(x_type), to = hg_size_of(out_type), share = rows_per_share(width);
-    if (num * width < HG_SMALL)
-        num_threads = 1;
-    #pragma omp parallel for schedule(dynamic, share) num_threads(num_threads)
+    #pragma omp parallel for schedule(dynamic, share) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++) {
         int64_t j = index[i];
         if (i + 8 < num) {

@@ -46,17 +46,6 @@ typedef struct {
     void (*score_add)(void *sums, const void *more, int64_t num);
 } hg_attention_kernels;
 
-/* Messages of edges, reduced by row (messages.h). memory, gradient: a row each to work in. */
-typedef struct {
-    void (*rows)(const hg_message_args *a, void *memory, int64_t first, int64_t last);
-    void (*chunk)(const hg_message_args *a, void *memory, int64_t first, int64_t last, void *partial);
-    void (*merge)(const hg_message_args *a, int64_t i, const void *partial, int64_t num);
-    void (*task)(const hg_message_args *a, void *memory, void *gradient, int64_t row, int64_t last_row, int64_t first,
-                 int64_t last, int32_t *rows, void *of_map, int64_t stride);
-    void (*back)(const hg_message_args *a, void *memory, void *gradient, const int32_t *rows, int64_t first,
-                 const int32_t *order, int64_t num);
-} hg_message_kernels;
-
 /* What is done to rows between two layers, row by row. */
 typedef struct {
     /* One row of ELU. */
@@ -112,7 +101,6 @@ typedef struct {
 typedef struct {
     /* Rows [first, last) of the block; see kernels/aggregation.py. */
     void (*largest)(const hg_extreme_args *a, int64_t first, int64_t last);
-    hg_message_kernels messages;
     hg_attention_kernels attention;
     hg_between_kernels between;
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */

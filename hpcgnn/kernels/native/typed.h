@@ -16,7 +16,6 @@
 #include "loss.h"
 #include "attention_dropout.h"
 #include "extreme.h"
-#include "messages.h"
 #include "attention_weights.h"
 #include "attention_edges.h"
 #include "narrow.h"
@@ -40,7 +39,6 @@
 
 const hg_typed_kernels HG_ON_PATH(HG_T(hg)) = {
     .largest = HG_T(largest_rows),
-    .messages = {HG_T(message_rows), HG_T(message_chunk), HG_T(message_merge), HG_T(message_task), HG_T(message_return)},
     .attention = {HG_T(forward_rows), HG_T(forward_chunk), HG_T(forward_merge), HG_T(backward_rows), HG_T(backward_chunk),
                   HG_T(backward_merge), HG_T(score_rows), HG_T(score_chunk), HG_T(score_merge), HG_T(score_return),
                   HG_T(score_add)},

@@ -11,7 +11,6 @@ from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
-from partition_tools.cli.import_graph import import_graph
 from partition_tools.cli.partition_graph import partition_graph
 
 CHOICES = registry_choices()
@@ -67,15 +66,10 @@ def test_a_small_graph_of_one_cluster_is_split_into_nodes(unpartitioned):
 
 def test_a_directed_graph_is_split_along_all_its_edges(tmp_path):
     """Two directed rings: only the out-edges and in-edges together are symmetric, as METIS needs them."""
-    ring = np.arange(20)
-    source = np.concatenate([ring, 20 + ring])
-    np.savez(
-        tmp_path / "g.npz",
-        **{"edge_index": np.stack([source, source // 20 * 20 + (source + 1) % 20]), "x": np.ones((40, 2), np.float32)},
-        **{"y": np.arange(40) % 2, "num_classes": np.int64(2)},
-        **{f"{split}_mask": np.arange(40) % 3 == number for number, split in enumerate(("train", "val", "test"))},
-    )
-    import_graph(tmp_path / "g.npz", tmp_path / "g.h5")
+    source = np.arange(40)
+    rings = graphs.PlainGraph("two rings", 40, source, source // 20 * 20 + (source + 1) % 20, False)
+    where = graphs.Layout(source, [0, 40], {})
+    graphs.write_file(tmp_path / "g.h5", graphs.with_task(rings), where, 1)
     ranks = choose(tmp_path / "g.h5", 2)[1]
     assert sorted(set(ranks[:20])) != sorted(set(ranks[20:])) and len(set(ranks[:20])) == 1
 

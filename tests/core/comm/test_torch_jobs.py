@@ -70,13 +70,13 @@ def test_a_job_without_mpi_is_the_same_to_the_bit(good, over_mpi):
     assert table.exists() and (path / "evaluation.json").exists()
 
 
-def test_one_rank_needs_no_launcher():
-    result = start(0, "-c", BLOCKED, "doctor", "--comm", "torch")
-    assert result.code == 0 and "ranks started by no launcher" in result.out, result.err
+TORCHRUN = "-m torch.distributed.run --standalone --nproc-per-node 2 -m hpcgnn".split()
 
 
-def test_torchrun_starts_ranks_too(good):
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "hpcgnn"]
+@pytest.mark.parametrize(
+    "words, said",
+    [(["-c", BLOCKED], ["ranks started by no launcher"]), (TORCHRUN, ["on 2 ranks", "ranks started by torchrun"])],
+)
+def test_who_starts_ranks(words, said):
     result = start(0, *words, "doctor", "--comm", "torch")
-    assert result.code == 0, result.err
-    assert "on 2 ranks" in result.out and "ranks started by torchrun" in result.out
+    assert result.code == 0 and all(each in result.out for each in said), result.err

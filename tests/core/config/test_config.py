@@ -63,11 +63,6 @@ def test_numbers_that_no_machine_can_hold():
                 assert value != math.inf or " and " in str(caught.value), "the upper end of the range"
 
 
-def test_the_graph_is_required():
-    with pytest.raises(ConfigError, match="--graph is required"):
-        make_config({}, CHOICES)
-
-
 def test_whole_numbers_are_good_floats():
     assert config(lr=1).optim.lr == 1.0 and isinstance(config(lr=1).optim.lr, float)
 

@@ -2,7 +2,7 @@
 that holds every option, as the config.toml of a run does, gives no line.
 """
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import graphs
 import pytest
@@ -10,11 +10,9 @@ import pytest
 from hpcgnn.__main__ import build_parser, main, registry_choices
 from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config, read_toml
-from hpcgnn.declaring import allowed
 from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError
 from hpcgnn.nn.registry import MODELS, register
-from hpcgnn.options import SECTIONS
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.schedules.schedule_registry import register as register_schedule
@@ -22,7 +20,6 @@ from hpcgnn.schedules.tma import TmaConfig
 from hpcgnn.traits import ScheduleTraits
 
 CHOICES = registry_choices()
-DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 
 
 def told(options):
@@ -118,17 +115,6 @@ def test_of_the_options_of_a_plugin_nothing_is_known(monkeypatch):
     typed = {"graph": "g.h5", "model": "own", "heads": 8, "plugin": "own.py", "boundary_rate": 0.1}
     line = without_effect(make_config(typed, choices), typed, {}, choices)
     assert line == "without effect: --boundary-rate (for --schedule bns, got sar)"
-
-
-def test_rules_name_what_there_is():
-    by_model = {name for name, declared in DECLARED.items() if declared.metadata["by_model"]}
-    used = {name for entry in MODELS.values() for name in entry.uses or ()}
-    assert by_model == used
-    for declared in DECLARED.values():
-        assert set(declared.metadata["needs"]) <= set(DECLARED)
-        for needed in (declared.metadata["schedules"], declared.metadata["needs"].get("schedule")):
-            assert set(allowed(needed, CHOICES["schedules"]) or ()) <= set(CHOICES["schedules"])
-        assert declared.metadata["on_resume"] in ("said", "same")
 
 
 def test_a_schedule_of_ones_own_has_the_options_of_its_traits(monkeypatch):

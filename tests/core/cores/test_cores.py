@@ -52,7 +52,8 @@ def test_a_rank_with_bound_threads_has_all_of_its_cores(tmp_path, graph):
     done = start(0, "-c", TRAINING, tmp_path, *words, **BOUND)
     assert done.code == 0, done.err
     log, seen = (done.out + done.err).splitlines(), json.loads((tmp_path / "0.json").read_text())
-    assert len(numbers(seen["MainThread"])) < len(CORES), "OpenMP binds the main thread, or this test shows nothing"
+    bound = seen["MainThread"].replace("-", ",").split(",")  # of two cores: first and last of a range
+    assert len(bound) < len(CORES), "OpenMP binds the main thread, or this test shows nothing"
     assert seen["crowding"] == 2 / len(CORES)
     assert [rank["cores"] for rank in read_runs([tmp_path / "run"])[0][0].ranks] == [CORES]
     assert [line for line in log if "rank 0 on cores" in line][0].endswith(f"rank 0 on cores {every(CORES)}")
@@ -67,11 +68,6 @@ def test_a_script_that_has_torch_already_finds_its_cores():
     bound = first[: first.index("]") + 1]
     assert first == f"{bound} {CORES} {bound}" and inside == str(CORES) and after == bound
     assert cores.physical(json.loads(bound)) == 1
-
-
-def numbers(text):
-    """Of two of the kernel's: first and last of a range."""
-    return [int(part) for part in text.replace("-", ",").split(",")]
 
 
 def tree(root, files):

@@ -26,6 +26,8 @@ def test_the_first_epoch_says_all():
     assert slow.endswith("30 s/epoch, about 2.2 h left")
     (_, short), *_ = lines(3, 1.2)
     assert short.endswith("about 2 s left")
+    (_, later), *_ = lines(110, 1.0, begun=100)  # a run that goes on counts what it does itself
+    assert later.startswith("epoch 101/110") and "0.75 s/epoch, about 9 s left" in later
 
 
 def test_a_long_log_stays_short_and_no_pause_is_long():
@@ -35,11 +37,6 @@ def test_a_long_log_stays_short_and_no_pause_is_long():
     assert len(found) < 70 and max(pauses) <= 301.3 and min(pauses[:-1]) >= 10
     assert found[-1][1].startswith("epoch 10000/10000") and "left" not in found[-1][1]
     assert len(lines(10_000, 0.001)) <= 3 and len(lines(5, 1000)) == 5
-
-
-def test_a_run_that_goes_on_counts_what_it_does_itself():
-    (_, first), *_ = lines(110, 1.0, begun=100)
-    assert first.startswith("epoch 101/110") and "0.75 s/epoch, about 9 s left" in first
 
 
 def test_metrics_are_of_the_last_evaluation():

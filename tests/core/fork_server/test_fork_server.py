@@ -1,13 +1,12 @@
 """Ranks that are forked from one process of the node (`HPCGNN_FORK_SERVER=1`) equal ranks that start by themselves."""
 
 import os
-import socket
 
 import pytest
 
 from hpcgnn.fork_server import ranks_to_fork
 
-from .. import forked, launching
+from .. import launching
 
 # A rank by what `hpcgnn` does first, and then `act`. Nothing may be kept from before: the fork has rank 0's.
 PROGRAM = """
@@ -87,15 +86,6 @@ def test_a_job_ends_with_a_process_that_is_killed(act):
     result = program(2, act=act)
     assert result.code in (9, 137), (result.code, result.err)
     assert result.seconds < 50
-
-
-def test_a_connection_without_a_request_is_no_rank():
-    for text in (b"", (1 << 20).to_bytes(8, "little") + b"cut"):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(forked.server())
-            connection.sendall(text)
-    result = forked.start(0, "-c", "print('here')")
-    assert result.code == 0 and result.out == "here\n", result.err
 
 
 OF_TWO = {"HPCGNN_FORK_SERVER": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}

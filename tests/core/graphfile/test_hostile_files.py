@@ -168,15 +168,6 @@ def test_filters_of_others_are_refused(whole, tmp_path):
     load(rewritten(whole, tmp_path, "nodes/features", chunks=(5, 5), compression="gzip", shuffle=True))
 
 
-def test_sizes_that_no_file_can_hold_are_refused_before_memory_is_asked_for(whole, tmp_path):
-    path = rewritten(whole, tmp_path, "nodes/features", data=None, shape=(2**40, 5), chunks=(1024, 5), dtype="f4")
-    with h5py.File(path, "r+", libver="latest") as file:
-        file.attrs["num_nodes"] = 2**40
-    with pytest.raises(HpcgnnError, match="more than a file of"):
-        with GraphFile(path) as file:
-            file.read("nodes/features")
-
-
 def test_float64_features_that_overflow_are_refused(whole, tmp_path):
     with pytest.raises(HpcgnnError, match="NaN or infinite"):
         load(rewritten(whole, tmp_path, "nodes/features", data=np.full((N, 5), 1e200)))
