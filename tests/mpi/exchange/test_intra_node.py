@@ -112,7 +112,8 @@ def test_the_choice(comm, graph, session_path, node):
         assert (trainer.views.in_place is not None) == trainer.plan.in_place == several
         assert trainer.plan.config.schedule.intra_node == ("shared" if several else "messages")
         if several:
-            assert 0 < trainer.views.crossing.of_nodes < trainer.views.crossing.of_ranks
+            of_ranks, of_nodes = trainer.views.crossing
+            assert 0 < of_nodes < of_ranks
         told = curve(comm, config.replace(intra_node="shared" if several else "messages"), "random-clusters", None, 3)
         assert (curve(comm, config, "random-clusters", None, 3) == told).all()
     path = small.stored(comm, session_path, "no edges")[2]
