@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.config import SECTION_OF
-from hpcgnn.declaring import allowed, flag, in_words
+from hpcgnn.option_fields import allowed, flag, in_words
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.plan.choices import registry_choices

@@ -6,17 +6,17 @@ Importing the package starts neither MPI nor a thread.
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.offering import lazily
+from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
-    from hpcgnn.interface.graph import TrainingGraph as TrainingGraph
     from hpcgnn.interface.load import load as load
+    from hpcgnn.interface.loaded_graph import TrainingGraph as TrainingGraph
 
 __version__ = "0.4.0"
 
 _HOMES = {
     "load": "hpcgnn.interface.load",
-    "TrainingGraph": "hpcgnn.interface.graph",
+    "TrainingGraph": "hpcgnn.interface.loaded_graph",
 }
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

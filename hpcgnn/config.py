@@ -13,8 +13,8 @@ from typing import Any, Self, cast
 
 import tomli_w
 
-from hpcgnn.declaring import LARGEST, flag
 from hpcgnn.errors import ConfigError
+from hpcgnn.option_fields import LARGEST, flag
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES, refuse_removed
 from hpcgnn.suggestions import suggest

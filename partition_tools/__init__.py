@@ -9,7 +9,7 @@ below; importing the package loads none of them (docs/python.md).
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.offering import lazily
+from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
     from partition_tools.cli.generate_graph import generate_graph as generate_graph
@@ -34,4 +34,4 @@ _HOMES = {
     "verify_graph": "partition_tools.cli.verify_graph",
 }
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

@@ -2,12 +2,12 @@
 
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.operators import Attention, Linear, Messages
+from hpcgnn.ops.operators import Attention, Messages, WeightedSum
 
 
 def aggregate(policy, x, norm):
     """R A S x; see LinearAggregation."""
-    return policy.operator(Linear(norm, x.dtype))(x)
+    return policy.operator(WeightedSum(norm, x.dtype))(x)
 
 
 def attend(policy, projected, shape, key=0, p=0.0):

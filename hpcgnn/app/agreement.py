@@ -19,13 +19,13 @@ import torch
 import hpcgnn
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import flag
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import library
-from hpcgnn.listing import ranges
 from hpcgnn.nn.plugin import plugin_hash
+from hpcgnn.option_fields import flag
+from hpcgnn.word_list import ranges
 
 # The digest of a missing value: below all others, because the check compares the largest and the least digest.
 _LEAST = -(1 << 62)

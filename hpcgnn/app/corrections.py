@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from hpcgnn.app.predict import Request
-    from hpcgnn.app.trained import Trained
+    from hpcgnn.app.loaded_model import LoadedModel
+    from hpcgnn.app.predict import PredictRequest
     from hpcgnn.config import Config
     from hpcgnn.engine.trainer import Trainer
     from hpcgnn.graphfile.storage import GraphFile
@@ -44,13 +44,13 @@ class Correction(ABC):
         """The settings, for files of results."""
 
 
-class Table(ABC):
+class PredictedTable(ABC):
     """A table that `predict` writes in place of rows of nodes. inputs: files that it reads."""
 
     inputs: Sequence[str] = ()
 
     @abstractmethod
-    def check(self, config: "Config", request: "Request") -> None:
+    def check(self, config: "Config", request: "PredictRequest") -> None:
         """Raise ConfigError if the table does not fit a run, or the rest of the request."""
 
     @abstractmethod
@@ -58,14 +58,14 @@ class Table(ABC):
         """Read `inputs` on rank 0."""
 
     @abstractmethod
-    def write(self, output: str, trained: "Trained", logits: "torch.Tensor", nodes: "np.ndarray | None") -> int:
+    def write(self, output: str, trained: "LoadedModel", logits: "torch.Tensor", nodes: "np.ndarray | None") -> int:
         """Write the file; return its number of rows. Collective, without autograd. nodes: listed nodes, ascending, on
         rank 0.
         """
 
 
 @dataclass(frozen=True)
-class Entry(Generic[Result]):
+class CorrectionEntry(Generic[Result]):
     """A correction or a table on offer.
 
     Attributes:
@@ -78,17 +78,17 @@ class Entry(Generic[Result]):
 
 
 #: In the order of their work.
-CORRECTIONS: Registry[Entry[Correction]] = Registry("correction")
+CORRECTIONS: Registry[CorrectionEntry[Correction]] = Registry("correction")
 #: The first of those that arguments ask for is written.
-TABLES: Registry[Entry[Table]] = Registry("table")
+TABLES: Registry[CorrectionEntry[PredictedTable]] = Registry("table")
 
 
-def add_options(command: argparse.ArgumentParser, offered: Registry[Entry[Result]]) -> None:
+def add_options(command: argparse.ArgumentParser, offered: Registry[CorrectionEntry[Result]]) -> None:
     """The options of all entries."""
     for entry in offered.values():
         entry.add(command)
 
 
-def asked(arguments: argparse.Namespace, offered: Registry[Entry[Result]]) -> list[Result]:
+def asked(arguments: argparse.Namespace, offered: Registry[CorrectionEntry[Result]]) -> list[Result]:
     """The results that arguments ask for. Raises ConfigError."""
     return [found for entry in offered.values() if (found := entry.of(arguments)) is not None]

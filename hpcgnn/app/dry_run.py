@@ -11,9 +11,9 @@ from pathlib import Path
 
 from hpcgnn.app.bring_up import make_buffers
 from hpcgnn.app.choosing_maps import find_map
-from hpcgnn.app.predict import Request
+from hpcgnn.app.loaded_model import find_checkpoint
+from hpcgnn.app.predict import PredictRequest
 from hpcgnn.app.remarks import remarks_on_graph
-from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.rundir import RunDir
@@ -22,8 +22,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.plugins.registry import make_plugins
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.tasks.task_registry import task_traits
 from hpcgnn.terminal import tell
 
 # A log, some records and the first checkpoint of a small model.
@@ -48,7 +48,7 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
         tell(f"hpcgnn: warning: {remark}", sys.stderr)
 
 
-def check_use(config: Config, rank_counts: Iterable[int], request: Request | None = None) -> None:
+def check_use(config: Config, rank_counts: Iterable[int], request: PredictRequest | None = None) -> None:
     """Raise an HpcgnnError if `hpcgnn evaluate`, or `predict` with a request, could not run on these numbers of
     ranks.
     """

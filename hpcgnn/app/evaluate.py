@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from hpcgnn.app.corrections import CORRECTIONS, Correction
-from hpcgnn.app.trained import load_trained
+from hpcgnn.app.loaded_model import load_trained
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging

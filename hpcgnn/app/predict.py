@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from hpcgnn.app.corrections import Correction, Table
-from hpcgnn.app.trained import Trained, hidden_state, load_trained
+from hpcgnn.app.corrections import Correction, PredictedTable
+from hpcgnn.app.loaded_model import LoadedModel, hidden_state, load_trained
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
@@ -23,16 +23,16 @@ from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.hdf5 import text_type
-from hpcgnn.graphfile.labels import CLASSIFICATION, REGRESSION
+from hpcgnn.graphfile.label_files import CLASSIFICATION, REGRESSION
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import kind_of_ids, longest_id, nodes_of, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.outputs.files import WRITERS, Contents, check_results, files_read
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 from hpcgnn.terminal import tell
 
 _NODE = np.dtype(np.int64)
@@ -40,7 +40,7 @@ _HEADINGS = ("id", "ids", "node", "nodes", "node_id")
 
 
 @dataclass(frozen=True)
-class Request:
+class PredictRequest:
     """The request of `hpcgnn predict`.
 
     Attributes:
@@ -60,7 +60,7 @@ class Request:
     nodes: str = ""
     other_graph: bool = False
     corrections: Sequence[Correction] = ()
-    table: Table | None = None
+    table: PredictedTable | None = None
 
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
@@ -87,7 +87,7 @@ class Request:
         return [self.nodes, *(() if self.table is None else self.table.inputs)]
 
 
-def predict(config: Config, session: Session, weights: str, request: Request) -> int:
+def predict(config: Config, session: Session, weights: str, request: PredictRequest) -> int:
     """Write the predictions of the newest checkpoint of config.run.run_dir on config.data.graph. Collective.
 
     Returns:
@@ -123,7 +123,7 @@ def predict(config: Config, session: Session, weights: str, request: Request) ->
     return 0
 
 
-def _read_lists(graph: str, request: Request) -> np.ndarray | None:
+def _read_lists(graph: str, request: PredictRequest) -> np.ndarray | None:
     """Read the listed nodes, ascending, or None, and the files of the table. Raises FormatError."""
     with GraphFile(graph) as file:
         if request.table is not None:
@@ -134,7 +134,7 @@ def _read_lists(graph: str, request: Request) -> np.ndarray | None:
 
 
 def _rows_of_nodes(
-    trained: Trained, logits: torch.Tensor, hidden: list[torch.Tensor], request: Request
+    trained: LoadedModel, logits: torch.Tensor, hidden: list[torch.Tensor], request: PredictRequest
 ) -> dict[str, torch.Tensor]:
     """{name: (n_p, width)} of own nodes: the requested rows."""
     rows = {}

@@ -13,7 +13,6 @@ import torch
 
 from hpcgnn.comm.launcher import launch
 from hpcgnn.config import Choices, Config, filed_value, option_of, read_toml
-from hpcgnn.declaring import flag
 from hpcgnn.engine.checkpoint import Checkpoint, check_identity, check_stages, restore
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.engine.rundir import RunDir
@@ -22,6 +21,7 @@ from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
+from hpcgnn.option_fields import flag
 from hpcgnn.options import DEALT
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES
 from hpcgnn.plan.choices import registry_choices

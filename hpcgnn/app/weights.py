@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
+from hpcgnn.app.loaded_model import find_checkpoint
 from hpcgnn.app.resuming import run_identity
-from hpcgnn.app.trained import find_checkpoint
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import check_identity, folder_beside
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.graphfile.hdf5 import replacing
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
@@ -27,7 +27,7 @@ from hpcgnn.plan.run_plan import plan
 from hpcgnn.records import to_json
 from hpcgnn.registry import Registry
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 from hpcgnn.terminal import tell
 
 Tensors = dict[str, torch.Tensor]

@@ -6,8 +6,8 @@ from dataclasses import Field, fields
 from typing import Any, NoReturn, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
-from hpcgnn.declaring import flag
 from hpcgnn.errors import ConfigError
+from hpcgnn.option_fields import flag
 from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import suggest

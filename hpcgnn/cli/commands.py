@@ -19,8 +19,8 @@ def on_ranks(main: Callable[["Session"], int], config: Config) -> int:
     """Call main(session) with the threads, the watchdog and the transport of a configuration; returns the exit code.
     An error of memory has advice. Collective.
     """
-    from hpcgnn.app.shortage import advising
+    from hpcgnn.app.out_of_memory import with_memory_advice
     from hpcgnn.comm.run import run
 
     options = config.run
-    return run(advising(main), options.threads or None, watchdog=options.watchdog, transport=options.comm)
+    return run(with_memory_advice(main), options.threads or None, watchdog=options.watchdog, transport=options.comm)

@@ -6,8 +6,8 @@ from typing import Any
 from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, preset_of
 from hpcgnn.cli.commands import on_ranks
 from hpcgnn.config import Choices, make_config, read_toml
-from hpcgnn.effects import without_effect
 from hpcgnn.terminal import tell
+from hpcgnn.unused_options import without_effect
 
 DESCRIPTION = """\
 Train a model full-batch on a partitioned graph file, on one rank or on several:

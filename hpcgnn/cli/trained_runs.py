@@ -124,10 +124,10 @@ def process_evaluate(arguments: argparse.Namespace, choices: Choices) -> int:
 
 def process_predict(arguments: argparse.Namespace, choices: Choices) -> int:
     """Predict with a run."""
-    from hpcgnn.app.predict import Request, predict
+    from hpcgnn.app.predict import PredictRequest, predict
     from hpcgnn.outputs.files import check_name
 
-    request = Request(
+    request = PredictRequest(
         arguments.output,
         arguments.force,
         arguments.probabilities,

@@ -5,7 +5,7 @@ Its names are loaded when they are asked for: the launcher is asked before torch
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.offering import lazily
+from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hpcgnn.comm.communicator import Communicator as Communicator
@@ -22,4 +22,4 @@ _HOMES = {
     "SoloCommunicator": "hpcgnn.comm.communicator",
 }
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

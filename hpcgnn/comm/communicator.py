@@ -19,10 +19,10 @@ import torch
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.errors import ConfigError, HpcgnnError, RemoteError, memory_shortage
-from hpcgnn.listing import ranges
+from hpcgnn.word_list import ranges
 
 if TYPE_CHECKING:
-    from hpcgnn.comm.tape import Tape
+    from hpcgnn.comm.span_recorder import SpanRecorder
 
 
 #: A rank, and the tensor that goes there or comes from there.
@@ -101,7 +101,7 @@ class Communicator:
     size: int
     ledger: Ledger
     heartbeat: Heartbeat
-    tape: "Tape | None" = None
+    tape: "SpanRecorder | None" = None
     first_of_node: bool = True
     pairwise: bool = True
 

@@ -69,7 +69,7 @@ def _is_of_torch(by: str) -> bool:
     return _TORCHRUN in os.environ if by == "torchrun" else all(map(_word, _OF_TORCH))
 
 
-class Place(NamedTuple):
+class RankPlace(NamedTuple):
     """A rank of a job without MPI, and the store by which the ranks meet.
 
     Attributes:
@@ -90,8 +90,8 @@ class Place(NamedTuple):
     job: str
 
 
-def place_without_mpi() -> Place:
-    """The Place of this process, by torchrun's variables; srun has the rank and the number of ranks.
+def place_without_mpi() -> RankPlace:
+    """The RankPlace of this process, by torchrun's variables; srun has the rank and the number of ranks.
 
     Raises:
         ConfigError: on all ranks, without these variables.
@@ -110,7 +110,7 @@ def place_without_mpi() -> Place:
     node = f"{socket.gethostname()} {_word('SLURMD_NODENAME')}".strip()
     of_agent = _word("TORCHELASTIC_USE_AGENT_STORE") == "True"
     job = f"hpcgnn/{_word('TORCHELASTIC_RESTART_COUNT')}"
-    return Place(here.by, rank or 0, size or 1, node, host, port or 0, rank == 0 and not of_agent, job)
+    return RankPlace(here.by, rank or 0, size or 1, node, host, port or 0, rank == 0 and not of_agent, job)
 
 
 def _word(name: str) -> str:

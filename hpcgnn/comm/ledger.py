@@ -26,7 +26,7 @@ KINDS = {
 
 
 @dataclass
-class Entry:
+class LedgerEntry:
     """Traffic of one kind on one rank. Bytes are payload; messages of an all-reduce count one per call."""
 
     messages: int = 0
@@ -39,8 +39,8 @@ class Ledger:
     """Counts by kind of traffic since the last `take()`, and in total."""
 
     def __init__(self) -> None:
-        self._since: dict[str, Entry] = {}
-        self._total: dict[str, Entry] = {}
+        self._since: dict[str, LedgerEntry] = {}
+        self._total: dict[str, LedgerEntry] = {}
         self._alias: str | None = None
 
     @contextlib.contextmanager
@@ -61,13 +61,13 @@ class Ledger:
         for book in (self._since, self._total):
             entry = book.get(kind)
             if entry is None:
-                entry = book[kind] = Entry()
+                entry = book[kind] = LedgerEntry()
             entry.messages += messages
             entry.bytes_sent += bytes_sent
             entry.bytes_received += bytes_received
             entry.seconds_waiting += seconds_waiting
 
-    def take(self) -> dict[str, Entry]:
+    def take(self) -> dict[str, LedgerEntry]:
         """The counts since the last call, by kind; they start again from zero."""
         since, self._since = self._since, {}
         return since

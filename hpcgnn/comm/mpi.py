@@ -105,7 +105,7 @@ def _free(requests: list[MPI.Prequest]) -> None:
             request.Free()
 
 
-class Progress(threading.Thread):
+class ProgressThread(threading.Thread):
     """A helper thread that lets messages advance while the rank computes.
 
     It tests pending lists of requests until they are complete or released, and sleeps `pause` seconds between.
@@ -167,7 +167,7 @@ class MpiCommunicator(Transport):
         self._node_memory: MpiNodeMemory | None = None
         super().__init__(self._comm.rank, self._comm.size, heartbeat)
         self._polite = crowding > 1
-        self._progress = Progress(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
+        self._progress = ProgressThread(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
         self._prepared: weakref.WeakSet[MpiPersistentRequests] = weakref.WeakSet()
 
     def _begin(

@@ -30,7 +30,7 @@ from hpcgnn.comm.launcher import launch
 from hpcgnn.comm.session import WATCHDOG_SECONDS, Session, start
 from hpcgnn.comm.watchdog import CONSEQUENCES, EXIT_STALLED, LOST, Watchdog
 from hpcgnn.errors import HpcgnnError, LostConnection
-from hpcgnn.listing import ranges
+from hpcgnn.word_list import ranges
 
 EXIT_FAULT, EXIT_USER_ERROR, EXIT_INTERRUPTED = 1, 2, 130
 _SECONDS_TO_LEAVE = 1.0

@@ -15,7 +15,7 @@ from hpcgnn.comm.launcher import chosen_interface, place_without_mpi
 from hpcgnn.comm.run import end_if_failed
 from hpcgnn.comm.torch_transport import FOREVER, TorchCommunicator, gloo_communicator
 from hpcgnn.errors import ConfigError
-from hpcgnn.listing import ranges
+from hpcgnn.word_list import ranges
 
 # Rank 0 gives up first, since it can say who is missing.
 _SECONDS_FOR_RANK_0 = 5.0

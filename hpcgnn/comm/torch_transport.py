@@ -46,7 +46,7 @@ class PlainData(pickle.Unpickler):
         raise pickle.UnpicklingError(f"objects between ranks are plain data, got {module}.{name}")
 
 
-class Request:
+class TorchRequest:
     """A piece of work of torch's. about: whom it is with, in words; kept: what it needs until then."""
 
     def __init__(self, work: Any, about: str, *kept: Any) -> None:
@@ -68,10 +68,10 @@ def broken(error: RuntimeError, about: str) -> Exception:
     return LostConnection(f"the connection {about} is broken: {' '.join(words.split())}")
 
 
-def _request(about: str, verb: Any, *arguments: Any) -> Request:
-    """The Request of a call of torch's."""
+def _request(about: str, verb: Any, *arguments: Any) -> TorchRequest:
+    """The TorchRequest of a call of torch's."""
     try:
-        return Request(verb(*arguments), about, *arguments)
+        return TorchRequest(verb(*arguments), about, *arguments)
     except RuntimeError as error:
         raise broken(error, about) from error.__cause__
 
@@ -88,21 +88,23 @@ class TorchCommunicator(Transport):
         super().__init__(rank, size, heartbeat)
         self._group = group
 
-    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
+    def _begin(
+        self, outgoing: list[Message], incoming: list[Message], tag: int
+    ) -> tuple[list[TorchRequest], list[TorchRequest]]:
         coming = [(rank, bytes_of(tensor)) for rank, tensor in incoming]
         going = [(rank, bytes_of(tensor)) for rank, tensor in outgoing]
         # Both ends know of a message without bytes, so it is not passed to gloo.
         receives = [self._post(self._group.recv, "from", *each, tag) for each in coming if each[1].numel()]
         return receives, [self._post(self._group.send, "to", *each, tag) for each in going if each[1].numel()]
 
-    def _post(self, verb: Any, way: str, rank: int, data: torch.Tensor, tag: int) -> Request:
+    def _post(self, verb: Any, way: str, rank: int, data: torch.Tensor, tag: int) -> TorchRequest:
         return _request(f"{way} rank {rank}", verb, [data], rank, tag)
 
-    def _wait(self, requests: list[Request]) -> None:
+    def _wait(self, requests: list[TorchRequest]) -> None:
         for each in requests:
             each.complete()
 
-    def _all(self, verb: Any, *arguments: Any) -> Request:
+    def _all(self, verb: Any, *arguments: Any) -> TorchRequest:
         """The request of a collective verb."""
         return _request("to the other ranks", verb, *arguments)
 
@@ -113,14 +115,14 @@ class TorchCommunicator(Transport):
 
     def _exchange_parts(
         self, result: torch.Tensor, given: torch.Tensor, coming: list[int], going: list[int]
-    ) -> Request:
+    ) -> TorchRequest:
         """Exchange parts with all ranks. coming, going: numbers of each; empty for equal parts."""
         return self._all(self._group.alltoall_base, result, given, coming, going, dist.AllToAllOptions())
 
     def _reduce_(self, numbers: torch.Tensor, kind: str, op: str) -> None:
         self._collective([self._reduction(numbers, op)], kind, numbers.nbytes)
 
-    def _reduction(self, numbers: torch.Tensor, op: str) -> Request:
+    def _reduction(self, numbers: torch.Tensor, op: str) -> TorchRequest:
         options = dist.AllreduceOptions()
         options.reduceOp = cast(Any, _OPS[op])  # torch's stubs give the members another type
         return self._all(self._group.allreduce, [numbers], options)
@@ -146,7 +148,7 @@ class TorchCommunicator(Transport):
         self._collective([request], "control", data.numel())
         return [part[:size] for part, size in zip(everyone, sizes, strict=True)]
 
-    def _barrier(self) -> Request:
+    def _barrier(self) -> TorchRequest:
         return self._reduction(torch.zeros(1, dtype=torch.int32), "max")
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hpcgnn.comm.ledger import KINDS, Entry
+from hpcgnn.comm.ledger import KINDS, LedgerEntry
 from hpcgnn.engine.checkpoint import Tensors, save_checkpoint
 from hpcgnn.engine.clock import PHASES, Pace
 from hpcgnn.engine.rundir import RunDir
@@ -174,7 +174,7 @@ def costs_of_epoch(
     costs |= {("seconds", phase): value for phase, value in seconds.items()}
     costs["seconds", "epoch"] = sum(seconds[phase] for phase in PHASES)
     for kind in KINDS:
-        entry = traffic.get(kind, Entry())
+        entry = traffic.get(kind, LedgerEntry())
         costs["seconds", f"{kind}_wait"] = entry.seconds_waiting
         costs["bytes", kind], costs["messages", kind] = entry.bytes_sent, entry.messages
     local = torch.tensor(list(costs.values()), dtype=torch.float64)

@@ -6,7 +6,7 @@ import torch
 
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import TrainingError
-from hpcgnn.listing import ranges
+from hpcgnn.word_list import ranges
 
 
 def check_finite(comm: Communicator, share: float, finite: bool, epoch: int) -> float:

@@ -1,7 +1,7 @@
 """Optional behaviour of a run. The engine calls these hooks at fixed places and knows no plugin by name.
 
-A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/registry.py that makes it if the
-configuration needs it. All ranks call all hooks alike, so hooks may be collective.
+A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/plugin_registry.py that makes it if
+the configuration needs it. All ranks call all hooks alike, so hooks may be collective.
 """
 
 import contextlib

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.memory.stored import Kept
+from hpcgnn.memory.saved_tensors import SavedTensor
 from hpcgnn.registry import Registry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpcgnn.exchange.buffers import HaloBuffers
     from hpcgnn.graph.local import LocalGraph
     from hpcgnn.graph.own_rows import OwnRows
-    from hpcgnn.memory.stored import StoredRows
+    from hpcgnn.memory.saved_tensors import StoredRows
     from hpcgnn.plan.run_plan import RunPlan
 
 
@@ -66,14 +66,14 @@ class SavedTensors(Plugin):
         """Hand over in the body."""
         lasting = lasting_storages(self._trainer)
 
-        def pack(tensor: torch.Tensor) -> Kept:
+        def pack(tensor: torch.Tensor) -> SavedTensor:
             own = tensor.untyped_storage().data_ptr() in lasting or (tensor.is_leaf and tensor.requires_grad)
-            return Kept(tensor) if own else self.keep(tensor.detach())
+            return SavedTensor(tensor) if own else self.keep(tensor.detach())
 
-        with torch.autograd.graph.saved_tensors_hooks(pack, Kept.tensor):
+        with torch.autograd.graph.saved_tensors_hooks(pack, SavedTensor.tensor):
             yield
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
         """A saved tensor for later."""
         return self._trainer.buffers.arena.keep(tensor)
 

@@ -21,12 +21,12 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.memory.stored import Keeper, Kept
+from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 from hpcgnn.terminal import logged_from
 
 #: make_plugins(trainer, learns), as of a Trainer.
@@ -109,15 +109,15 @@ def probe_step(
     return buffers.widest_row
 
 
-class _Counter(Keeper):
+class _Counter(SavedTensorPool):
     """Counts saved tensors, and leaves them unchanged."""
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}
-        self._alive: list[Kept] = []
+        self._alive: list[SavedTensor] = []
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
-        kept = Kept(tensor)
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
+        kept = SavedTensor(tensor)
         storage = tensor.untyped_storage()
         self.sizes[storage.data_ptr()] = storage.nbytes()
         self._alive.append(kept)  # so that no other tensor lies where it did

@@ -11,7 +11,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import NodeRows
+from hpcgnn.exchange.nodes import SharedRows
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.pruning import WORTHWHILE, prune, training_nodes
@@ -82,7 +82,7 @@ class Views:
     subgraph: LocalGraph | None = None
     shares: list[LocalGraph | None] = field(default_factory=list)
     nodes: LocalGraph | None = None
-    in_place: NodeRows | None = None
+    in_place: SharedRows | None = None
     crossing: tuple[int, int] | None = None
 
     @property
@@ -144,7 +144,7 @@ class Views:
             elif share is not None:
                 self.shares[layer] = make(share)
 
-    def share_rows(self, rows: NodeRows, buffers: HaloBuffers, make: Callable[[LocalGraph], LocalGraph]) -> None:
+    def share_rows(self, rows: SharedRows, buffers: HaloBuffers, make: Callable[[LocalGraph], LocalGraph]) -> None:
         """Put make(graph), which reads rows of the node in place, in place of all parts. Collective."""
         self.in_place = rows
         self.replace_all(make)
@@ -160,7 +160,7 @@ def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: Hal
     most = 1 if memory is None else max(comm.allgather_object(len(memory.ranks)))
     if memory is None or most == 1 or (plan.may_read_in_place and most == comm.size):
         return  # all is sent where each node has one rank; and unasked, where nothing crosses between nodes
-    rows, whole = NodeRows(memory), views.local
+    rows, whole = SharedRows(memory), views.local
     read = within_node(whole, rows, comm, plan.returns, plan.narrows)
     if plan.may_read_in_place:
         views.crossing = crossing_rows(whole.inward.plan, read.inward.plan, comm)

@@ -12,7 +12,7 @@ from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.shares import ShareCounter, Shares, Way
-from hpcgnn.estimate.small_copy import Direction, Size
+from hpcgnn.estimate.small_copy import CopyDirection, Size
 from hpcgnn.estimate.traffic import HaloCounts, Nodes, Place, Traffic, halo_traffic
 from hpcgnn.estimate.trial import Experiment, Trial
 from hpcgnn.graph.load import check_trainable
@@ -207,11 +207,11 @@ def _size(shares: Shares, of: Callable[[np.ndarray], float]) -> Size:
     def pick(values: np.ndarray) -> int:
         return round(float(of(values)))
 
-    def direction(way: Way) -> Direction:
+    def direction(way: Way) -> CopyDirection:
         """Where ranks of a node read each other's rows in place, each has a lane of the node's rows."""
         far, ranks = way.travelling, way.travelling.nodes.sizes
         received, sent = (pick(np.repeat(each / ranks, ranks)) for each in (far.received, far.sent))
-        return Direction(pick(way.own), pick(way.remote), received, sent, -(-far.largest // far.nodes.fewest))
+        return CopyDirection(pick(way.own), pick(way.remote), received, sent, -(-far.largest // far.nodes.fewest))
 
     return Size(
         ranks=shares.ranks,

@@ -20,7 +20,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetNode:
     """The node on which a job would run.
 
     Attributes:
@@ -35,7 +35,7 @@ class Place:
     ranks_per_node: int | None
 
 
-def as_values(forecast: Forecast, place: Place) -> dict[str, Any]:
+def as_values(forecast: Forecast, place: TargetNode) -> dict[str, Any]:
     """One number of ranks, with bytes in full."""
     shares, ranks = forecast.shares, forecast.shares.ranks
     libraries = place.libraries + forecast.experiment.code

@@ -12,7 +12,7 @@ import numpy as np
 from hpcgnn.estimate.traffic import Covers, HaloCounts, Needs, Nodes, Place
 from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
-from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.label_files import LABELS
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile

@@ -98,7 +98,7 @@ _SEED = 1
 
 
 @dataclass(frozen=True)
-class Direction:
+class CopyDirection:
     """One direction of the edges of a rank.
 
     Attributes:
@@ -129,8 +129,8 @@ class Size:
     nodes: int
     train: int
     outer: int
-    inward: Direction
-    outward: Direction | None
+    inward: CopyDirection
+    outward: CopyDirection | None
     entries: float = 0.0
     loops: int = 0
 
@@ -140,8 +140,8 @@ class Size:
         def part(value: int) -> int:
             return max(min(value, 1), round(value * factor))
 
-        def direction(of: Direction) -> Direction:
-            return Direction(*(part(value) for value in vars(of).values()))
+        def direction(of: CopyDirection) -> CopyDirection:
+            return CopyDirection(*(part(value) for value in vars(of).values()))
 
         nodes = max(1, part(self.nodes))
         return replace(
@@ -167,7 +167,7 @@ def make_copy(size: Size, degrees: np.ndarray, plan: RunPlan, cap: int, comm: Gh
     draw, spec, config = np.random.default_rng(_SEED), plan.spec, plan.config
     share = draw.choice(degrees, size.nodes).astype(np.float64) + 1e-3
 
-    def adjacency(of: Direction) -> Adjacency:
+    def adjacency(of: CopyDirection) -> Adjacency:
         edges = _edges(of, size, share, spec, draw)
         _let_want(comm, of, size.outer)
         how = config.data.self_loops, spec.dtype, plan.reads_edges, spec.edge_types
@@ -183,13 +183,13 @@ def make_copy(size: Size, degrees: np.ndarray, plan: RunPlan, cap: int, comm: Gh
     return replace(local, split=torch.from_numpy(split), features=held)
 
 
-def _cap(of: Direction, cap: int) -> int:
+def _cap(of: CopyDirection, cap: int) -> int:
     """Rows of a round that make as many rounds of this rank's rows as that with most has of `cap` rows."""
     rounds = max(1, -(-of.most // cap))
     return max(1, -(-max(of.received, of.sent) // rounds))
 
 
-def _edges(of: Direction, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator) -> FoundEdges:
+def _edges(of: CopyDirection, size: Size, share: np.ndarray, spec: ModelSpec, draw: np.random.Generator) -> FoundEdges:
     """Draw the edges of a rank.
 
     Owned edges connect all rows, first the `loops` self loops of the first rows. Remote edges end in the first `outer`
@@ -226,7 +226,7 @@ def _dealt(edges: int, share: np.ndarray, draw: np.random.Generator) -> np.ndarr
     return counts
 
 
-def _let_want(comm: GhostCommunicator, of: Direction, outer: int) -> None:
+def _let_want(comm: GhostCommunicator, of: CopyDirection, outer: int) -> None:
     """Let the peer at ring offset 1 ask for the rows that the rank sends."""
     if comm.size > 1:
         rows = np.sort(np.arange(of.sent) % max(1, outer)) if of.sent > outer else np.arange(of.sent)

@@ -16,8 +16,8 @@ import numpy as np
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import cap_of_nodes
 from hpcgnn.exchange.rounds import Rounds, Segment, Sides, coalesce, cut, merge, segments
+from hpcgnn.exchange.row_codec import RowFormat
 from hpcgnn.exchange.stream import Use, row_sizes
-from hpcgnn.exchange.wire import Form
 from hpcgnn.graph.cover import least_cover
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes) -> list[list[
         limit: bytes of the halo buffers.
         nodes: the Nodes that exchange.
     """
-    back = use.back or Form(0, 0, use.rows.dtype)
+    back = use.back or RowFormat(0, 0, use.rows.dtype)
     cap = HaloBuffers(limit).cap(*row_sizes(use.rows, back), rounds.longest, nodes.fewest)
     groups = coalesce(rounds.sizes, cap)
     return [merge(each for index in group for each in rounds.segments[index]) for group in groups]

@@ -16,7 +16,7 @@ import torch
 EdgesT = TypeVar("EdgesT", bound=Any)
 
 
-class Part(NamedTuple, Generic[EdgesT]):
+class StreamPart(NamedTuple, Generic[EdgesT]):
     """Edges that can be computed now: what a stream yields. Its rows are valid only until the next.
 
     Attributes:
@@ -62,7 +62,7 @@ class OwnEdges(Generic[EdgesT]):
             ]
         return self._pieces[number]
 
-    def split(self, part: Part[EdgesT], interior: bool) -> list[Part[EdgesT]]:
+    def split(self, part: StreamPart[EdgesT], interior: bool) -> list[StreamPart[EdgesT]]:
         """The parts of a part: of the own block, of a piece of it, or of a round.
 
         interior: whether interior rows are by themselves.

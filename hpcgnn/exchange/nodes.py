@@ -38,7 +38,7 @@ _APART = 64
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
+class NodeLayout:
     """How many rows each rank of a node has of a matrix. first: int of each rank, by place, and the number of all."""
 
     first: tuple[int, ...]
@@ -65,13 +65,13 @@ class _Matrix:
     """
 
     def __init__(
-        self, place: tuple[int, int], memory: mmap.mmap, spread: Spread, width: int, dtype: torch.dtype
+        self, place: tuple[int, int], memory: mmap.mmap, spread: NodeLayout, width: int, dtype: torch.dtype
     ) -> None:
         self.memory, self.spread, self.width, self.dtype = memory, spread, width, dtype
         self.place, self.number, self.held = place, (place[0] << 44) + place[1], True
 
     @staticmethod
-    def nbytes(spread: Spread, width: int, dtype: torch.dtype) -> int:
+    def nbytes(spread: NodeLayout, width: int, dtype: torch.dtype) -> int:
         """Bytes of a matrix in the arena."""
         return rounded(spread.num_rows * width * dtype.itemsize + _APART * (len(spread.first) - 1))
 
@@ -87,7 +87,7 @@ class _Matrix:
     def _leave(self) -> None:
         self.held = False
 
-    def has(self, spread: Spread, own: torch.Tensor) -> bool:
+    def has(self, spread: NodeLayout, own: torch.Tensor) -> bool:
         """Whether a tensor in this rank's part is its rows, or some columns of them."""
         steps = [step for step, size in zip(own.stride(), own.shape, strict=True) if size > 1]
         wanted = [step for step, size in zip((self.width, 1), own.shape, strict=True) if size > 1]
@@ -102,7 +102,7 @@ class _Matrix:
         return found.view(-1, self.width)
 
 
-class NodeRows:
+class SharedRows:
     """The matrices of this rank's node. memory: NodeMemory.
 
     Everything is collective over the node, except where a method states otherwise.
@@ -112,21 +112,21 @@ class NodeRows:
         self.ranks, self.place, self._memory = memory.ranks, memory.place, memory
         self._arena = Arena(memory.allocate)
         self._by_address: dict[int, _Matrix] = {}  # whose memory is not free, in the order of all ranks
-        self._spreads: dict[tuple[int, ...], Spread] = {}
+        self._spreads: dict[tuple[int, ...], NodeLayout] = {}
         self._common: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
 
-    def spread(self, num_rows: int) -> Spread:
-        """The Spread of matrices with this number of own rows; the same one for the same rows."""
+    def spread(self, num_rows: int) -> NodeLayout:
+        """The NodeLayout of matrices with this number of own rows; the same one for the same rows."""
         first = [0]
         for rows in self._memory.gather(num_rows):
             first.append(first[-1] + rows)
-        return self._spreads.setdefault(tuple(first), Spread(tuple(first), self._memory.place))
+        return self._spreads.setdefault(tuple(first), NodeLayout(tuple(first), self._memory.place))
 
     def gather(self, value: Any) -> list[Any]:
         """The small values of all ranks of the node, by place."""
         return self._memory.gather(value)
 
-    def empty(self, spread: Spread, width: int, dtype: torch.dtype) -> torch.Tensor:
+    def empty(self, spread: NodeLayout, width: int, dtype: torch.dtype) -> torch.Tensor:
         """Own rows (num_own, width), uninitialised. Their memory is free when no rank refers to them any more."""
         size = _Matrix.nbytes(spread, width, dtype)
         if self._by_address and max(self._arena.free_sizes(), default=0) < size:
@@ -159,7 +159,7 @@ class NodeRows:
 
         return make
 
-    def open(self, spread: Spread, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def open(self, spread: NodeLayout, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(the rows of all ranks (num_rows, F), own rows (num_own, F) among them), where each rank gives its own ones.
         They stay until `close`, or longer where nobody writes over them: rows that `empty` gave are read as they are,
         others copied to such.
@@ -215,7 +215,7 @@ class NodeRows:
         """This rank's share of the resident bytes of it. Local."""
         return mapped_bytes(self.common_storages().items()) // len(self.ranks)
 
-    def whole(self, spread: Spread, values: torch.Tensor) -> torch.Tensor:
+    def whole(self, spread: NodeLayout, values: torch.Tensor) -> torch.Tensor:
         """The values (num_rows,) of all ranks, of own ones (num_own,): for narrow things that are kept."""
         found = self.common(spread.num_rows, values.dtype)
         found[spread.own] = values
@@ -258,11 +258,11 @@ class Peers:
     """The nodes, as one rank sees them.
 
     members: int32 (P,), the ranks, node after node; first: int64 (N + 1,), where each node's begin.
-    number: of this rank's node; place: of this rank in it. rows: NodeRows of this node; None where it is this rank.
+    number: of this rank's node; place: of this rank in it. rows: SharedRows of this node; None where it is this rank.
     """
 
     def __init__(
-        self, members: np.ndarray, first: np.ndarray, number: int, place: int, rows: NodeRows | None = None
+        self, members: np.ndarray, first: np.ndarray, number: int, place: int, rows: SharedRows | None = None
     ) -> None:
         self._members, self._first = members, first
         self.number, self.place, self.rows = number, place, rows
@@ -278,7 +278,7 @@ class Peers:
         return cls(np.arange(size, dtype=np.int32), np.arange(size + 1), rank, 0)
 
     @classmethod
-    def nodes(cls, rows: NodeRows, comm: Communicator) -> "Peers":
+    def nodes(cls, rows: SharedRows, comm: Communicator) -> "Peers":
         """The nodes whose ranks read each other's rows. Collective."""
         leader = np.array(comm.allgather_object(rows.ranks[0]))
         members = np.argsort(leader, kind="stable").astype(np.int32)
@@ -362,7 +362,7 @@ class Peers:
 
     # --- what they share ----------------------------------------------------------------------------------------------
 
-    def opened(self, columns: Spread | None, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def opened(self, columns: NodeLayout | None, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(the values (num_rows,) of all rows of the node, a reference to hold while they are read).
 
         values: own ones (n_p,). Collective over the node.

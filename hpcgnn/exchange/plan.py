@@ -18,9 +18,9 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.nodes import NodeRows, Peers, Spread
+from hpcgnn.exchange.nodes import NodeLayout, Peers, SharedRows
 from hpcgnn.exchange.rounds import Segment, Sides, cut, segments
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.send_matrix import SendMatrix
 
 _MOST_INT32 = 2**31 - 1
 # Keys that are grouped together.
@@ -34,15 +34,15 @@ class Neighbours:
     """Facts that the ranks of a node share, in one direction of the edges.
 
     Attributes:
-        rows: NodeRows of the node.
-        columns: Spread of the streamed rows.
-        returns: Spread of the returns, for own rows, and then for the rows of others that this rank reads.
+        rows: SharedRows of the node.
+        columns: NodeLayout of the streamed rows.
+        returns: NodeLayout of the returns, for own rows, and then for the rows of others that this rank reads.
         taken: [(begin of another rank's returns for own rows, among the returns of all; int32 (m,): these own rows)].
     """
 
-    rows: NodeRows
-    columns: Spread
-    returns: Spread
+    rows: SharedRows
+    columns: NodeLayout
+    returns: NodeLayout
     taken: list[tuple[int, torch.Tensor]]
 
     def empty_returns(self, like: torch.Tensor) -> torch.Tensor:
@@ -76,7 +76,7 @@ class HaloPlan:
     peers: Peers
     receive_counts: np.ndarray
     send_counts: np.ndarray
-    sending: Sending
+    sending: SendMatrix
     rounds: list[tuple[Segment, ...]]
     sizes: list[int]
     starts: np.ndarray
@@ -84,7 +84,7 @@ class HaloPlan:
     near: Neighbours | None
 
     @property
-    def columns(self) -> Spread | None:
+    def columns(self) -> NodeLayout | None:
         """Spread of the node's rows; None if a peer is one rank."""
         return None if self.near is None or self.peers.rows is None else self.near.columns
 
@@ -187,14 +187,14 @@ def build_halo_plan(
 
     send_rows = torch.from_numpy(place(send_rows.numpy()))
     peers = Peers.alone(rank, size)
-    return agreed_plan(peers, receive_counts, send_counts, Sending(send_rows), cap, comm), position
+    return agreed_plan(peers, receive_counts, send_counts, SendMatrix(send_rows), cap, comm), position
 
 
 def agreed_plan(
     peers: Peers,
     receive_counts: np.ndarray,
     send_counts: np.ndarray,
-    sending: Sending,
+    sending: SendMatrix,
     cap: int,
     comm: Communicator,
     near: Neighbours | None = None,

@@ -22,17 +22,17 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, OwnEdges, Part
-from hpcgnn.exchange.nodes import Spread
+from hpcgnn.exchange.edges import EdgesT, OwnEdges, StreamPart
+from hpcgnn.exchange.nodes import NodeLayout
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce
-from hpcgnn.exchange.sending import Scaled
+from hpcgnn.exchange.row_codec import RowCodec, RowFormat, rounds_at_random
+from hpcgnn.exchange.send_matrix import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
-from hpcgnn.exchange.wire import Form, Wire, rounds_at_random
 
 
 @dataclass(frozen=True)
-class Rows:
+class StreamInput:
     """Own rows to stream.
 
     Attributes:
@@ -59,8 +59,10 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Returns:
-    """The returns for the rows. total: (n_p, R) of the rows' dtype, to which they are added. narrow: see Rows."""
+class ReturnBuffer:
+    """The returns for the rows. total: (n_p, R) of the rows' dtype, to which they are added. narrow: see
+    StreamInput.
+    """
 
     total: torch.Tensor
     narrow: int = 0
@@ -70,11 +72,11 @@ class Use(NamedTuple):
     """A use of a stream: the kind of its traffic, and the Forms of the rows and of the returns (or None)."""
 
     kind: str
-    rows: Form
-    back: Form | None
+    rows: RowFormat
+    back: RowFormat | None
 
 
-def row_sizes(form: Form, back: Form) -> tuple[int, int, int, int]:
+def row_sizes(form: RowFormat, back: RowFormat) -> tuple[int, int, int, int]:
     """Sizes for `HaloBuffers`, of rows of these Forms: (bytes of a row on its way, of its return, of the return's sum
     before narrowing, of the widened copy of either).
     """
@@ -91,7 +93,9 @@ class RowStream(Generic[EdgesT]):
     own: EdgesT
     buffers: HaloBuffers
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         """Yield the Parts of the own block and of the halo. Collective: exhaust it on all ranks.
 
         With `returns`, back is (rows, R), for the consumer to add to. kind: the ledger's name for the traffic.
@@ -116,7 +120,7 @@ class Stream(RowStream[EdgesT]):
         own: the edges from own rows, or from those of all ranks of the node.
         halo: one block per round.
         plan: HaloPlan.
-        wire: the Wire that packs rows (default: rows as they are).
+        wire: the RowCodec that packs rows (default: rows as they are).
 
     Attributes:
         uses: {use: its count}.
@@ -130,13 +134,13 @@ class Stream(RowStream[EdgesT]):
         plan: HaloPlan,
         buffers: HaloBuffers,
         comm: Communicator,
-        wire: Wire | None = None,
+        wire: RowCodec | None = None,
     ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
-        self.wire, self.edges = wire or Wire(), OwnEdges(own, halo)
+        self.wire, self.edges = wire or RowCodec(), OwnEdges(own, halo)
         self.uses: Counter[Use] = Counter()
         self._turns_by_cap: dict[int, list[Turn]] = {}
-        self._outer: Spread | None = None
+        self._outer: NodeLayout | None = None
         self._of_columns: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     @property
@@ -144,7 +148,9 @@ class Stream(RowStream[EdgesT]):
         """Whether own rows are copied that `empty` did not give."""
         return self.plan.near is not None
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         """See RowStream."""
         total, near = None if returns is None else returns.total, self.plan.near
         transfers = self._transfers(rows, kind, returns)
@@ -159,7 +165,7 @@ class Stream(RowStream[EdgesT]):
             transfers[0].begin(sent, draw, kind)
         own = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1)
         with self._span("own edges", {"kind": kind}):
-            yield from self.edges.split(Part(own[0], *of_own), rows.interior)
+            yield from self.edges.split(StreamPart(own[0], *of_own), rows.interior)
         for number, transfer in enumerate(transfers):
             with self._span("turn", {"kind": kind, "turn": f"{number + 1} of {len(transfers)}"}):
                 transfer.finish()
@@ -169,10 +175,10 @@ class Stream(RowStream[EdgesT]):
                     transfer.open_returns()
                 for index, start, stop in transfer.places:
                     part = None if transfer.back is None else transfer.back[start:stop]
-                    come = Part(self.halo[index], transfer.rows(start, stop), None, part)
+                    come = StreamPart(self.halo[index], transfer.rows(start, stop), None, part)
                     yield from self.edges.split(come, rows.interior)
                 for piece in own[number + 1 : number + 2]:
-                    yield from self.edges.split(Part(piece, *of_own), rows.interior)
+                    yield from self.edges.split(StreamPart(piece, *of_own), rows.interior)
                 if total is not None:
                     if number > 0:
                         transfers[number - 1].finish_returns(total)
@@ -216,11 +222,11 @@ class Stream(RowStream[EdgesT]):
         tape = self.comm.tape
         return contextlib.nullcontext() if tape is None else tape.span(name, "turn", about)
 
-    def _transfers(self, rows: Rows, kind: str, returns: Returns | None) -> Sequence[Transfer]:
+    def _transfers(self, rows: StreamInput, kind: str, returns: ReturnBuffer | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
         width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
-        back = Form(0, 0, dtype)
+        back = RowFormat(0, 0, dtype)
         if returns is not None:
             back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
         cuts = self.buffers.cuts(self)
@@ -229,7 +235,7 @@ class Stream(RowStream[EdgesT]):
         self.uses[Use(kind, form, None if returns is None else back)] += 1
         return cuts[form, back]
 
-    def _cut(self, form: Form, back: Form) -> list[Transfer]:
+    def _cut(self, form: RowFormat, back: RowFormat) -> list[Transfer]:
         """As many consecutive rounds as fit the buffers are a turn."""
         takes, peers, longest = row_sizes(form, back), self.plan.peers, self.plan.longest_round
         _, _, summed, widened = takes

@@ -17,8 +17,8 @@ from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.nodes import Lane
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
-from hpcgnn.exchange.sending import Scaled, Sending
-from hpcgnn.exchange.wire import Form, MessageGroup, Wire, encode
+from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
+from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
 
 
 class Turn:
@@ -48,14 +48,14 @@ class Turn:
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
     @cached_property
-    def sent(self) -> list[Sending]:
+    def sent(self) -> list[SendMatrix]:
         """The rows of each outgoing lane."""
         return [self.plan.sending.part(first, last) for first, last in self.spans]
 
     @cached_property
-    def runs(self) -> list[tuple[int, Sending]]:
-        """[(the first of its rows among the outgoing rows, Sending)] of this rank's outgoing lanes: those that follow
-        each other are one; of a rank by itself all do.
+    def runs(self) -> list[tuple[int, SendMatrix]]:
+        """[(the first of its rows among the outgoing rows, SendMatrix)] of this rank's outgoing lanes: those that
+        follow each other are one; of a rank by itself all do.
         """
         runs, place, end = list[list[int]](), 0, -1
         for lane, (first, last) in zip(self.outgoing, self.spans, strict=True):
@@ -83,9 +83,9 @@ class Transfer:
         turn: Turn,
         pieces: Sequence[torch.Tensor],
         comm: Communicator,
-        wire: Wire,
-        form: Form,
-        back: Form,
+        wire: RowCodec,
+        form: RowFormat,
+        back: RowFormat,
         ids: torch.Tensor | None = None,
     ) -> None:
         """Cut the messages.
@@ -93,8 +93,8 @@ class Transfer:
         Args:
             pieces: of the buffers, as bytes: two to receive, one to send, two to give back, two to take back, one for
                 sums of returns, one to widen rows. Even and odd turns alternate.
-            form: Form of the rows.
-            back: Form of the returns.
+            form: RowFormat of the rows.
+            back: RowFormat of the returns.
             ids: int64 (columns,), original ids of the plan's columns, if they are rounded at random and not this rank's
                 alone.
         """

@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
-class Request:
+class StartRequest:
     """The request of a proxy: a rank with this environment, folder and arguments.
 
     Attributes:
@@ -37,7 +37,7 @@ class Request:
     descriptors: list[int]
 
 
-def read_request(connection: socket.socket) -> Request | None:
+def read_request(connection: socket.socket) -> StartRequest | None:
     """Read the request of a proxy; None if it has ended or stands still, or is another user's."""
     pid, user = owner(connection)
     if user != os.getuid():
@@ -53,7 +53,7 @@ def read_request(connection: socket.socket) -> Request | None:
         if more:
             environment, folder, arguments = marshal.loads(data[LENGTH.size :])
             affinity = frozenset(os.sched_getaffinity(pid))
-            return Request(environment, folder, arguments, affinity, descriptors)
+            return StartRequest(environment, folder, arguments, affinity, descriptors)
     for descriptor in descriptors:
         os.close(descriptor)
     return None
@@ -82,7 +82,7 @@ class ForkServer:
         self._ranks: dict[int, tuple[int, socket.socket]] = {}
         self._selector = selectors.DefaultSelector()
 
-    def serve(self) -> Request:
+    def serve(self) -> StartRequest:
         """Return in each rank, with the request of its proxy. In the server it does not return."""
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # which are for the ranks
         self._selector.register(self._listening, selectors.EVENT_READ)
@@ -105,7 +105,7 @@ class ForkServer:
             return False
         return self._requests >= self._expected or time.monotonic() > self._deadline
 
-    def _fork(self) -> Request | None:
+    def _fork(self) -> StartRequest | None:
         """Fork a rank for the next proxy. Returns its request in the rank, and None in the server."""
         connection, _ = self._listening.accept()
         request = read_request(connection)
@@ -149,7 +149,7 @@ class ForkServer:
             connection.close()
 
 
-def become_rank(request: Request, server: int) -> None:
+def become_rank(request: StartRequest, server: int) -> None:
     """Take over files, environment, folder, cores and arguments of a request. server: the process that forked this one.
 
     Signals stay blocked until the rank listens to them.

@@ -11,9 +11,9 @@ from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, degrees_of, split_edges, with_loops
-from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.label_files import LABELS
 from hpcgnn.graphfile.storage import SPLITS
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 
@@ -93,7 +93,7 @@ class LocalGraph:
         split: uint8 (n_p,).
         original_id: int64 (n_p,), the ids that randomness is keyed by.
         num_nodes: over all ranks.
-        task: the kind of the labels (see graphfile/labels.py).
+        task: the kind of the labels (see graphfile/label_files.py).
         node_type: int32 (n_p,) or None.
         cluster: int32 (n_p,), the nodes' clusters of the graph file, or None where no schedule asks for them.
         feature_scales: float32 (F,), powers of two that the columns of features in int8 are to be multiplied by, or

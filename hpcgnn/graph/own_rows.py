@@ -11,7 +11,7 @@ import torch
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.local import Adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
-from hpcgnn.graphfile.labels import LABELS
+from hpcgnn.graphfile.label_files import LABELS
 from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.ranges import indptr_of, permuted_rows, row_blocks, segments
 from hpcgnn.graphfile.schema import Edges
@@ -159,8 +159,8 @@ class OwnRows:
         return torch.from_numpy(_types(self.file, "nodes/type", self.ranges, count, self.order.number))
 
     def labels(self, labelled: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """(labels as a rank has them (graphfile/labels.py), split uint8 (n_p,)). labelled: whether the file has labels
-        of its task.
+        """(labels as a rank has them (graphfile/label_files.py), split uint8 (n_p,)). labelled: whether the file has
+        labels of its task.
         """
         file, kind = self.file, LABELS[self.file.meta.task]
         split = torch.from_numpy(file.read("nodes/split", self.ranges, np.uint8, self.order.number))

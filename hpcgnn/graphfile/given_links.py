@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.schema import KINDS_OF_NEGATIVES, GivenLinks, Rows
+from hpcgnn.graphfile.schema import KINDS_OF_NEGATIVES, GivenLinks, RowReader
 
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
@@ -38,7 +38,7 @@ def name_of(split: str, part: str = EDGES) -> str:
     return f"links/{split}/{part}"
 
 
-def stored_links(links: Mapping[str, GivenLinks]) -> Iterator[tuple[str, Rows, dict[str, int]]]:
+def stored_links(links: Mapping[str, GivenLinks]) -> Iterator[tuple[str, RowReader, dict[str, int]]]:
     """(dataset, array, its attributes) of all that is given."""
     for split, given in links.items():
         for part in (EDGES, NEGATIVES, TARGETS):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, Rows, Words
+from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, RowReader, Words
 
 if TYPE_CHECKING:
     from hpcgnn.graphfile.storage import GraphFile
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 16
 
 
-def packed(ids: np.ndarray) -> Rows | Words | None:
+def packed(ids: np.ndarray) -> RowReader | Words | None:
     """Return the stored form of all nodes' ids (n,), integers or text; None if they equal the nodes' numbers."""
     if ids.dtype.kind in "iu":
         return None if np.array_equal(ids, np.arange(len(ids))) else ids

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hpcgnn.graphfile.labels import CLASSIFICATION, LABELS, MULTILABEL, REGRESSION, task_of
+from hpcgnn.graphfile.label_files import CLASSIFICATION, LABELS, MULTILABEL, REGRESSION, task_of
 from hpcgnn.graphfile.narrow import SCALES
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
@@ -19,7 +19,7 @@ SPLITS = {"train": 1, "val": 2, "test": 3}
 KINDS_OF_NEGATIVES = ("none", "shared", "each")
 
 
-class Rows(Protocol):
+class RowReader(Protocol):
     """An array, or anything that slices like one: rows that are read, made or put in order when they are asked for."""
 
     @property
@@ -48,7 +48,7 @@ class Words:
     """Texts one after another. offsets: int64 (n + 1,), where each begins; text: uint8, their UTF-8."""
 
     offsets: np.ndarray
-    text: Rows
+    text: RowReader
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class GivenLinks:
         counts: {name of `given_links.COUNTS`: number of these edges or negatives}; of older files some are missing.
     """
 
-    edges: Rows
-    negatives: Rows | None = None
-    negative_targets: Rows | None = None
+    edges: RowReader
+    negatives: RowReader | None = None
+    negative_targets: RowReader | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -126,7 +126,7 @@ class GraphData:
 
     edges: Edges
     edges_out: Edges | None
-    features: Rows | Csr | None
+    features: RowReader | Csr | None
     labels: np.ndarray
     split: np.ndarray
     original_id: np.ndarray
@@ -140,8 +140,8 @@ class GraphData:
     num_self_loops: int = 0
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
-    ids: Rows | Words | None = None
-    edge_features: Rows | None = None
+    ids: RowReader | Words | None = None
+    edge_features: RowReader | None = None
     num_feature_parts: int = 1
     num_label_parts: int = 0
     links: Mapping[str, GivenLinks] = field(default_factory=dict)

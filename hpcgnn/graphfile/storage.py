@@ -44,7 +44,7 @@ from hpcgnn.graphfile.schema import (
     Edges,
     GraphData,
     GraphMeta,
-    Rows,
+    RowReader,
     Stored,
     layout,
     meta_of,
@@ -63,7 +63,7 @@ _SAID = {WHOLE: "integers", REAL: "floating-point numbers", NUMBERS: "numbers"}
 Partitioning = tuple[str, int, np.ndarray, Mapping[str, Any]]
 
 
-def arrays_of(data: GraphData) -> Iterator[tuple[Stored, Rows]]:
+def arrays_of(data: GraphData) -> Iterator[tuple[Stored, RowReader]]:
     """(where it stands, array) of each array of a graph but the graph of the clusters and held-out edges."""
     for stored in layout(data.meta):
         array: Any = data

@@ -21,12 +21,12 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.interface.graph import Loaded, TrainingGraph
+from hpcgnn.interface.loaded_graph import LoadedGraph, TrainingGraph
 from hpcgnn.memory.resident import set_allocator_policy, trim_heap
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 
 WIDEST = 512
 
@@ -135,7 +135,7 @@ def load_graph(
         return other
 
     log_graph(config.data.graph, meta, f"{meta.num_classes} {TASKS[meta.task].outputs}", map_name, comm.size)
-    return TrainingGraph(Loaded(local, config, comm, buffers, meta, stated, with_loops))
+    return TrainingGraph(LoadedGraph(local, config, comm, buffers, meta, stated, with_loops))
 
 
 class BoundedBuffers(HaloBuffers):

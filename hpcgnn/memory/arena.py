@@ -8,7 +8,7 @@ arena allocates nothing. It asks for huge pages, which a gather of random rows n
 The last reference may go in the collector of garbage, in the middle of any function, or in another thread. So returned
 memory only enters a queue, and the thread that takes memory empties the queue.
 
-Who keeps tensors that are saved for later (stored.py) is asked before the arena grows.
+Who keeps tensors that are saved for later (saved_tensors.py) is asked before the arena grows.
 """
 
 import math
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcgnn.memory.stored import Keeper, Kept
+from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
 
 #: The size of a page: large memory begins at a multiple of it, and has as many bytes.
 GRAIN = 4096
@@ -76,11 +76,11 @@ class Arena:
             tuple[int, int, int]
         ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
         self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
-        self.keeper = Keeper()
-        self.coder: Callable[[torch.Tensor, int], Kept | None] | None = None
+        self.keeper = SavedTensorPool()
+        self.coder: Callable[[torch.Tensor, int], SavedTensor | None] | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
 
-    def keep(self, tensor: torch.Tensor, exact: int | None = None) -> Kept:
+    def keep(self, tensor: torch.Tensor, exact: int | None = None) -> SavedTensor:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may
         read it.
 

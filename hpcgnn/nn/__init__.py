@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.offering import lazily
+from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hpcgnn.nn.gat import EdgeGATConv as EdgeGATConv
@@ -36,4 +36,4 @@ _NAMES = {
 }
 _HOMES = {name: f"hpcgnn.nn.{file}" for file, names in _NAMES.items() for name in names}
 __all__ = [*_HOMES]
-__getattr__, __dir__ = lazily(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)

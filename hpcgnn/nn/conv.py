@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from hpcgnn.nn.graph import Graph
-from hpcgnn.ops.convolution import Convolve
+from hpcgnn.ops.convolve import Convolve
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input
-from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.operators import WeightedSum
 from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
@@ -128,7 +128,7 @@ class LinearConv(Conv):
             else:
                 x = x.whole()
         if self.d_out <= self.d_in and not isinstance(x, DroppedRows):
-            operator = graph.operator(Linear(self.norm, x.dtype))
+            operator = graph.operator(WeightedSum(self.norm, x.dtype))
             return Convolve.apply(x, neighbour, own, bias, operator, activation, self.kept)
         x = x if activation is None else activation(cast(torch.Tensor, x))
         y = super().forward(graph, x.to(neighbour.dtype) if isinstance(x, torch.Tensor) else x)

@@ -25,7 +25,7 @@ from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout
 from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
-from hpcgnn.ops.operators import Attention, InDegree, Linear, Made, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Made, Messages, Operator, Relational, WeightedSum
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import Matrix, sum_type
 
@@ -186,7 +186,7 @@ class Graph:
         """
         if not isinstance(x, torch.Tensor):
             return x.mapped(lambda columns: self.aggregate(columns, norm))
-        return self.operator(Linear(norm, x.dtype))(x)
+        return self.operator(WeightedSum(norm, x.dtype))(x)
 
     def combine(
         self,

@@ -30,9 +30,9 @@ from typing import cast
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
+from hpcgnn.exchange.stream import ReturnBuffer, RowStream, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
-from hpcgnn.ops.site import PushedSite
+from hpcgnn.ops.operator_context import PushContext
 
 #: (p, key, ids of rows, ids of columns), as of kernels.attend_forward.
 Dropout = tuple[float, int, torch.Tensor, torch.Tensor]
@@ -129,7 +129,7 @@ class AdditiveAttention:
         n, f, h = self.num_outputs, shape.columns, shape.heads
         maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
         inner = self._first_interior(self.forward_stream)
-        sent = Rows(projected[:, : f + h], narrow=f, pieces=not self.remote_logit, interior=self.takes_interior)
+        sent = StreamInput(projected[:, : f + h], narrow=f, pieces=not self.remote_logit, interior=self.takes_interior)
         outer, interior = slice(0, inner), slice(inner, n)
         if inner:
             y[outer].zero_()
@@ -188,8 +188,8 @@ class AdditiveAttention:
             outer, parts = gradient[:inner], (gradient,)
         sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
-        rows_of = Rows(sent, narrow=sent.shape[1] - 3 * h, pieces=True, interior=True)
-        for each in stream(rows_of, "halo_backward", Returns(ga_dst)):
+        rows_of = StreamInput(sent, narrow=sent.shape[1] - 3 * h, pieces=True, interior=True)
+        for each in stream(rows_of, "halo_backward", ReturnBuffer(ga_dst)):
             columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
             dropout = how.dropout(columns, self.ids[each.at])
             assert each.back is not None, "Returns were given"
@@ -274,11 +274,13 @@ def column_ids(block: Block, own_ids: torch.Tensor, halo_ids: torch.Tensor, coun
 
 
 class PushedAttention(AdditiveAttention):
-    """As AdditiveAttention, with `site.added` added to the logits of remote edges after LeakyReLU. site: PushedSite."""
+    """As AdditiveAttention, with `site.added` added to the logits of remote edges after LeakyReLU. site:
+    PushContext.
+    """
 
     takes_interior = False  # where only some edges are used
 
-    def __init__(self, site: PushedSite) -> None:
+    def __init__(self, site: PushContext) -> None:
         local, ids = site.local, site.halo_ids
         super().__init__(site.used, site.push, local.original_id, ids, ids, local.outputs)
         self.remote_logit = site.added
@@ -297,8 +299,8 @@ class PushedAttention(AdditiveAttention):
         top, lowered = sent[:, -2 * h : -h], False
         gradient = torch.zeros_like(projected)
         total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
-        old = Rows(projected[:, : f + h], narrow=f)
-        for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", Returns(total, f)):
+        old = StreamInput(projected[:, : f + h], narrow=f)
+        for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", ReturnBuffer(total, f)):
             if block.first_column is not None and not lowered:  # the own block came first
                 top -= self.remote_logit
                 lowered = True

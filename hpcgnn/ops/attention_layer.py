@@ -21,10 +21,10 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.stored import Kept
+from hpcgnn.memory.saved_tensors import SavedTensor
 from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
 from hpcgnn.ops.dropout import EluDropout
-from hpcgnn.ops.handover import Handover, Loan
+from hpcgnn.ops.handover import BorrowedBuffer, Handover
 from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows
 
@@ -54,13 +54,13 @@ def project_backward(
     weight: torch.Tensor,
     activation: EluDropout | None,
     wanted: bool,
-    below: Loan | None,
+    below: BorrowedBuffer | None,
     arena: Arena,
 ) -> tuple[torch.Tensor | None, torch.Tensor]:
     """(gx or None, g_weight) from the gradient (n, d_out) of the result of `project`, in parts of consecutive rows.
 
-    wanted: whether gx is. With an activation it is written over x. below: the Loan that came with x, which goes back
-    with it, or None.
+    wanted: whether gx is. With an activation it is written over x. below: the BorrowedBuffer that came with x, which
+    goes back with it, or None.
     """
     g_weight, dots, bias, sums, scaled = weight.new_zeros(weight.shape), None, None, None, False
     if wanted and below is not None:
@@ -145,25 +145,25 @@ def attention_layer(
 
 @dataclass
 class _Settings:
-    """Arguments of a layer other than tensors. below: the Loan that came with its input, or None. loan: its own Loan,
-    made by its forward pass where `lends`.
+    """Arguments of a layer other than tensors. below: the BorrowedBuffer that came with its input, or None. loan: its
+    own BorrowedBuffer, made by its forward pass where `lends`.
     """
 
     operator: AdditiveAttention
     how: Attending
     activation: EluDropout | None
-    below: Loan | None
+    below: BorrowedBuffer | None
     lends: bool
-    loan: Loan | None = None
+    loan: BorrowedBuffer | None = None
 
     def with_bias(self, bias: torch.Tensor | None) -> Attending:
         """Averaged heads have the bias behind their mean."""
         return replace(self.how, bias=None if self.how.shape.average else bias)
 
 
-def _kept(tensor: torch.Tensor, exact: int | None = None) -> Kept:
+def _kept(tensor: torch.Tensor, exact: int | None = None) -> SavedTensor:
     """As Arena.keep, where there is no backward pass."""
-    return Kept(tensor)
+    return SavedTensor(tensor)
 
 
 class _Layer(torch.autograd.Function):
@@ -194,7 +194,9 @@ class _Layer(torch.autograd.Function):
                 out.add_(bias)
         rest = keep(bundle, bundle.shape[1] - f)  # before its parts, which are kept with it
         if settings.lends and bias is not None:
-            settings.loan = Loan(keep(rows.detach(), 0), keep(bundle[:, f + 2 * h :], 0), bias.detach(), shares)
+            settings.loan = BorrowedBuffer(
+                keep(rows.detach(), 0), keep(bundle[:, f + 2 * h :], 0), bias.detach(), shares
+            )
         wanted = ctx.needs_input_grad[0]
         ctx.settings, ctx.x = settings, keep(x, 0) if wanted and isinstance(x, torch.Tensor) else x
         ctx.projected = keep(projected, 2 * h) if wanted else None
@@ -220,7 +222,7 @@ class _Layer(torch.autograd.Function):
         del projected, sent
         if weight is None:
             return parts[0], None, g_bias, None
-        x, wanted = kept.tensor() if isinstance(kept, Kept) else kept, ctx.needs_input_grad[0]
+        x, wanted = kept.tensor() if isinstance(kept, SavedTensor) else kept, ctx.needs_input_grad[0]
         gx, g_weight = project_backward(parts, x, weight, activation, wanted, below, arena)
         if wanted:
             settings.below = None  # its memory is the layer's that lent it

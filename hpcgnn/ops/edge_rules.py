@@ -16,14 +16,14 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import Part
-from hpcgnn.exchange.stream import Returns, Rows
+from hpcgnn.exchange.edges import StreamPart
+from hpcgnn.exchange.stream import ReturnBuffer, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores
+from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.propagate import Call, Propagation, Rule, rows_of_edges
 from hpcgnn.ops.row_tiles import picked
-from hpcgnn.ops.site import differentiable
 
 #: Gradients, of those that are wanted.
 Gradients = tuple[torch.Tensor | None, ...]
@@ -52,12 +52,12 @@ class _ScoredAttention:
     rule: Rule
     scores: RowScores
 
-    def parts(self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None) -> Iterator[Part[Block]]:
+    def parts(self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None) -> Iterator[StreamPart[Block]]:
         """The blocks with their rows of x. sums: where returned gradients are added, or None."""
-        returns = None if sums is None else Returns(sums)
-        return self.general.stream(Rows(x, draw=self.general.seed(self.rule)), kind, returns)
+        returns = None if sums is None else ReturnBuffer(sums)
+        return self.general.stream(StreamInput(x, draw=self.general.seed(self.rule)), kind, returns)
 
-    def given(self, scores: RowScores, part: Part[Block]) -> dict[str, Any]:
+    def given(self, scores: RowScores, part: StreamPart[Block]) -> dict[str, Any]:
         """The kernels' arguments of a part's edges."""
         ids = self.general.ids, self.general.column_ids(part.block, len(part.rows))
         dropout = (self.rule.p, self.rule.key, *ids) if self.rule.p else None
@@ -135,7 +135,7 @@ class _RowReduction(Call):
 
     relu: bool
 
-    def message(self, tile: EdgeTile, part: Part[Block], tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> torch.Tensor:
         made, (_, _, edge, weight, bias) = picked(part.rows, tile.sources), tensors
         if bias is not None:
             made += bias
@@ -146,7 +146,7 @@ class _RowReduction(Call):
     def add_gradients(
         self,
         tile: EdgeTile,
-        part: Part[Block],
+        part: StreamPart[Block],
         tensors: Sequence[torch.Tensor | None],
         wanted: Sequence[bool],
         sums: Sequence[torch.Tensor | None],

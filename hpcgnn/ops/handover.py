@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.memory.stored import Kept
+from hpcgnn.memory.saved_tensors import SavedTensor
 from hpcgnn.ops.dropout import EluDropout, ReluDropout
 
 
-class Loan:
+class BorrowedBuffer:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
     y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
-    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/stored.py). bias: (F,), the
-    bias that is in y; its gradient comes back in `sums`.
+    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/saved_tensors.py). bias: (F,),
+    the bias that is in y; its gradient comes back in `sums`.
     """
 
-    def __init__(self, y: Kept, dots: Kept, bias: torch.Tensor, scaled: bool) -> None:
+    def __init__(self, y: SavedTensor, dots: SavedTensor, bias: torch.Tensor, scaled: bool) -> None:
         self.y, self.dots, self.bias, self.scaled = y, dots, bias, scaled
         self.sums: torch.Tensor | None = None
         self.taken, self.returned = False, False
@@ -49,14 +49,16 @@ class Loan:
 
 @dataclass
 class Handover:
-    """Rows given away. rows: (n_p, F). loan: Loan or None. activation: applied to the rows by their taker, or None."""
+    """Rows given away. rows: (n_p, F). loan: BorrowedBuffer or None. activation: applied to the rows by their taker,
+    or None.
+    """
 
     rows: torch.Tensor
-    loan: Loan | None = None
+    loan: BorrowedBuffer | None = None
     activation: ReluDropout | EluDropout | None = None
     _left = False
 
-    def take(self, returns_loan: bool = False) -> tuple[torch.Tensor, Loan | None]:
+    def take(self, returns_loan: bool = False) -> tuple[torch.Tensor, BorrowedBuffer | None]:
         """(rows, loan) for the one who takes them over, and may write to the rows.
 
         Raises RuntimeError the second time, and for a loan that the taker does not return. Only a layer of attention

@@ -1,7 +1,7 @@
 """A layer's input that is no tensor: constant rows, which layers read some at a time, and sparse features.
 
-Rows that never change lie in memory or elsewhere (memory/stored.py), and are read in order. Dropout is drawn anew each
-time they are read, so its result never exists as a whole.
+Rows that never change lie in memory or elsewhere (memory/saved_tensors.py), and are read in order. Dropout is drawn
+anew each time they are read, so its result never exists as a whole.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 from hpcgnn.ops.dropout import Drop
 from hpcgnn.ops.row_tiles import Cast, Matrix, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 

@@ -14,7 +14,7 @@ forwards and backwards see the same edges, and the gradient belongs to the evalu
 MLSys'22; PipeGCN: Wan et al., ICLR'22). A row that is used costs F numbers forwards and F backwards.
 
 With a sample, which is the same in both directions, `multiply_transposed` is the adjoint of `multiply` of this epoch.
-With rows of the past it is not: a convolution then keeps its aggregate (convolution.py), unless its products travel.
+With rows of the past it is not: a convolution then keeps its aggregate (convolve.py), unless its products travel.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import Part
+from hpcgnn.exchange.edges import StreamPart
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Returns, Rows, RowStream, Stream
+from hpcgnn.exchange.stream import ReturnBuffer, RowStream, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
+from hpcgnn.ops.operator_context import PushContext
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, sum_type, tile_rows
-from hpcgnn.ops.site import PushedSite
 
 # Columns that are read at a time where rows have to be copied.
 _COLUMNS = 64
@@ -162,18 +162,18 @@ class Direction:
             self.halo_scales[known] = gather_halo(self.stream.plan, self.source_scale, self.stream.comm)
         return self.halo_scales[known]
 
-    def rows(self, x: torch.Tensor, sent: torch.dtype | None = None) -> Rows:
-        """Own rows x (n_p, F) to stream. Collective. sent: see Rows; rows with it are scaled before.
+    def rows(self, x: torch.Tensor, sent: torch.dtype | None = None) -> StreamInput:
+        """Own rows x (n_p, F) to stream. Collective. sent: see StreamInput; rows with it are scaled before.
 
         Rows of half precision travel unscaled. Scaling before sending would round the rows of others once more than the
         own. The curve would depend on the map then. Sums of them are scaled, and rounded once.
         """
         if self.source_scale is None or sent is not None or x.dtype == sum_type(x.dtype):
-            return Rows(x, self.source_scale, sent=sent, pieces=True, interior=True)
+            return StreamInput(x, self.source_scale, sent=sent, pieces=True, interior=True)
         own, _ = self.stream.of_columns(self.source_scale), self.halo_scale
-        return Rows(x, summed_scale=own, pieces=True, interior=True)
+        return StreamInput(x, summed_scale=own, pieces=True, interior=True)
 
-    def scale(self, part: Part[Block], rows: Rows) -> torch.Tensor | None:
+    def scale(self, part: StreamPart[Block], rows: StreamInput) -> torch.Tensor | None:
         """The factors of the columns of a part of these rows."""
         first = part.block.first_column
         if rows.summed_scale is None:
@@ -282,11 +282,11 @@ class LinearAggregation(LinearOperator):
 
 
 class PushedAggregation(LinearOperator):
-    """The operator R A S, remote columns times `site.factor`. site: PushedSite; row_scale (R), source_scale (S): (m,)
+    """The operator R A S, remote columns times `site.factor`. site: PushContext; row_scale (R), source_scale (S): (m,)
     and (n_p,), or None.
     """
 
-    def __init__(self, site: PushedSite, row_scale: torch.Tensor | None, source_scale: torch.Tensor | None) -> None:
+    def __init__(self, site: PushContext, row_scale: torch.Tensor | None, source_scale: torch.Tensor | None) -> None:
         super().__init__(site.used, site.push, site.local.outputs)
         self._site, self.old, self.row_scale, self.source_scale = site, site.old, row_scale, source_scale
 
@@ -297,7 +297,7 @@ class PushedAggregation(LinearOperator):
 
     def multiply(self, x: torch.Tensor) -> torch.Tensor:
         y, x = self.arena.empty(self.num_outputs, x.shape[1], dtype=x.dtype), x.contiguous()
-        rows = Rows(x, self.source_scale, self._enlarged(self.source_scale, x))
+        rows = StreamInput(x, self.source_scale, self._enlarged(self.source_scale, x))
         for block, source, scale, *_ in self._site.used(rows, "halo_forward"):
             block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)
         return y
@@ -306,7 +306,9 @@ class PushedAggregation(LinearOperator):
         total = self.arena.empty(self._site.local.num_owned, gy.shape[1], dtype=gy.dtype)
         gy = gy.contiguous()
         remote_scale = self._enlarged(self.row_scale, gy)
-        for block, _, _, back, *_ in self._site.push(Rows(gy[:, :0]), "halo_backward", Returns(total, gy.shape[1])):
+        for block, _, _, back, *_ in self._site.push(
+            StreamInput(gy[:, :0]), "halo_backward", ReturnBuffer(total, gy.shape[1])
+        ):
             assert back is not None, "Returns were given"
             remote = block.first_column is not None
             block.multiply(gy, back, remote_scale if remote else self.row_scale, None, accumulate=remote)

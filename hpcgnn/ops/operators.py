@@ -12,10 +12,10 @@ import torch
 from hpcgnn.graph.local import scales
 from hpcgnn.ops.additive_attention import AdditiveAttention, AttentionShape, PushedAttention
 from hpcgnn.ops.linear_aggregation import LinearAggregation, LinearOperator, PushedAggregation
+from hpcgnn.ops.operator_context import OperatorContext, PushContext
 from hpcgnn.ops.propagate import Propagation
 from hpcgnn.ops.relational import RelationalAggregation
 from hpcgnn.ops.row_tiles import sum_type
-from hpcgnn.ops.site import PushedSite, Site
 
 Made = TypeVar("Made")
 
@@ -31,11 +31,11 @@ class Operator(Generic[Made]):
     pushes = False
     messages = True
 
-    def exact(self, site: Site) -> Made:
+    def exact(self, site: OperatorContext) -> Made:
         """The operator on all remote rows. By all ranks together."""
         raise NotImplementedError
 
-    def pushed(self, site: PushedSite) -> Made:
+    def pushed(self, site: PushContext) -> Made:
         """The operator on some or old remote rows, with gradients that are pushed to their owners. By all ranks
         together.
         """
@@ -43,19 +43,19 @@ class Operator(Generic[Made]):
 
 
 @dataclass(frozen=True)
-class Linear(Operator[LinearOperator]):
+class WeightedSum(Operator[LinearOperator]):
     """R A S. norm: a key of graph/local.py; dtype: of the rows."""
 
     norm: str
     dtype: torch.dtype
     pushes = True
 
-    def exact(self, site: Site) -> LinearAggregation:
+    def exact(self, site: OperatorContext) -> LinearAggregation:
         row_scale, source_scale = scales(site.local, self.norm, sum_type(self.dtype))
         local = site.local
         return LinearAggregation(site.inward, site.outward, row_scale, source_scale, local.outputs, local.features)
 
-    def pushed(self, site: PushedSite) -> PushedAggregation:
+    def pushed(self, site: PushContext) -> PushedAggregation:
         return PushedAggregation(site, *scales(site.local, self.norm, self.dtype))
 
 
@@ -66,11 +66,11 @@ class Attention(Operator[AdditiveAttention]):
     shape: AttentionShape
     pushes = True
 
-    def exact(self, site: Site) -> AdditiveAttention:
+    def exact(self, site: OperatorContext) -> AdditiveAttention:
         local, ids = site.local, (site.facts.inward_ids(), site.facts.outward_ids())
         return AdditiveAttention(site.inward, site.outward, local.original_id, *ids, local.outputs)
 
-    def pushed(self, site: PushedSite) -> PushedAttention:
+    def pushed(self, site: PushContext) -> PushedAttention:
         return PushedAttention(site)
 
 
@@ -80,7 +80,7 @@ class InDegree(Operator[torch.Tensor]):
 
     pushes = True
 
-    def exact(self, site: Site | PushedSite) -> torch.Tensor:
+    def exact(self, site: OperatorContext | PushContext) -> torch.Tensor:
         return site.local.in_degree.double()
 
     pushed = exact
@@ -94,7 +94,7 @@ class Relational(Operator[RelationalAggregation]):
     dtype: torch.dtype
     models = "with relations (rgcn)"
 
-    def exact(self, site: Site) -> RelationalAggregation:
+    def exact(self, site: OperatorContext) -> RelationalAggregation:
         local, (inward, outward) = site.local, site.facts.relation_weights(self.relations, self.dtype)
         in_edges, out_edges = local.inward.edges, local.outward.edges
         assert in_edges is not None and out_edges is not None, "models with relations have their edges kept"
@@ -110,5 +110,5 @@ class Messages(Operator[Propagation]):
         "features, unless --edge-features none)"
     )
 
-    def exact(self, site: Site) -> Propagation:
+    def exact(self, site: OperatorContext) -> Propagation:
         return Propagation(site.inward, site.local.original_id, site.facts.inward_ids())

@@ -17,14 +17,14 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import Part
-from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.edges import StreamPart
+from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed
+from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several, Softmax
 from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
-from hpcgnn.ops.site import differentiable
 
 
 def captured_parameters(
@@ -157,13 +157,13 @@ class Call:
         """See `differentiable`. Kept are y, the inputs and the parameters."""
         inputs, seed = (x_src, *others[:2]), self.operator.seed(self.rule)
         with torch_seed(seed):
-            for part in self.operator.stream(Rows(x_src, draw=seed), "halo_forward"):
+            for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_forward"):
                 for tile in self._tiles(part, inputs):
                     self.reducer.add(tile, self.message(tile, part, (*inputs, *others[2:])))
         y = self.reducer.finish()
         return y, (y, x_src, *others)
 
-    def message(self, tile: EdgeTile, part: Part[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
+    def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
         """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
         return self.rule.message(*_take(tile, part, *tensors[:3]))
 
@@ -176,9 +176,9 @@ class Call:
         assert x_src is not None, "the sources always have rows"
         # The kept y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
         self.reducer.prepare(gy.contiguous(), y.detach())
-        returns = None if g_src is None else Returns(g_src)
+        returns = None if g_src is None else ReturnBuffer(g_src)
         with torch_seed(seed):
-            for part in self.operator.stream(Rows(x_src, draw=seed), "halo_backward", returns):
+            for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):
                 for tile in self._tiles(part, tensors[:3]):
                     self.add_gradients(tile, part, tensors, wanted, sums)
         return sums
@@ -186,7 +186,7 @@ class Call:
     def add_gradients(
         self,
         tile: EdgeTile,
-        part: Part[Block],
+        part: StreamPart[Block],
         tensors: Sequence[torch.Tensor | None],
         wanted: Sequence[bool],
         sums: Sequence[torch.Tensor | None],
@@ -212,7 +212,7 @@ class Call:
         for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
             total += g
 
-    def _tiles(self, part: Part[Block], inputs: Sequence[torch.Tensor | None]) -> Iterator[EdgeTile]:
+    def _tiles(self, part: StreamPart[Block], inputs: Sequence[torch.Tensor | None]) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
         edges = max(1, edge_tile_bytes() // (width * part.rows.element_size()))
         operator = self.operator
@@ -221,7 +221,7 @@ class Call:
 
 def _take(
     tile: EdgeTile,
-    part: Part[Block],
+    part: StreamPart[Block],
     x_src: torch.Tensor | None,
     x_dst: torch.Tensor | None,
     edge: torch.Tensor | None,
@@ -235,7 +235,7 @@ def _take(
     return taken
 
 
-def rows_of_edges(tile: EdgeTile, part: Part[Block], edge: torch.Tensor) -> torch.Tensor:
+def rows_of_edges(tile: EdgeTile, part: StreamPart[Block], edge: torch.Tensor) -> torch.Tensor:
     """The rows of a tile's edges in edge (E_p, …)."""
     # Blocks number their edges where rows of edges are given.
     return edge[part.block.edge[tile.first : tile.last].long()]  # type: ignore[index]

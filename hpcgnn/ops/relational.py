@@ -19,11 +19,11 @@ from collections.abc import Sequence
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.split import EdgeList
+from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.row_tiles import edge_tile_bytes
-from hpcgnn.ops.site import differentiable
 
 # Edges whose coefficients exist at a time in the forward pass.
 TILE_EDGES = 1 << 18
@@ -96,7 +96,7 @@ def _sums(
     size = TILE_EDGES if products is None else max(1, edge_tile_bytes() // (products[0].shape[1] * x.element_size()))
     types = edges.type
     assert types is not None, "models with relations have the types of edges"
-    for block, rows, *_ in stream(Rows(x.contiguous()), kind):
+    for block, rows, *_ in stream(StreamInput(x.contiguous()), kind):
         for tile in edge_tiles(block, size, None, None):
             # Memory of the arena: tiles are large enough to be had from the system, page by page.
             edge, count = block.edge[tile.first : tile.last], tile.last - tile.first

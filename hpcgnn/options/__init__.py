@@ -5,7 +5,7 @@ The command line, the TOML file and the errors are derived from these declaratio
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import option
+from hpcgnn.option_fields import option
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.options.optim import OptimConfig
 from hpcgnn.options.run import RunConfig

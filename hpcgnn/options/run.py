@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import YEAR, option
+from hpcgnn.option_fields import YEAR, option
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hpcgnn.declaring import option
+from hpcgnn.option_fields import option
 
 
 @dataclass(frozen=True, kw_only=True)

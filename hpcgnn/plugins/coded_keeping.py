@@ -18,7 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from hpcgnn import kernels
 from hpcgnn.engine.memory_policy import SavedTensors, lasting_storages
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.stored import Kept
+from hpcgnn.memory.saved_tensors import SavedTensor
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Purpose
 
@@ -30,7 +30,7 @@ LEAST_COLUMNS = 8
 
 
 class Coded:
-    """The memory of a matrix, as the Kept of all its views have it.
+    """The memory of a matrix, as the SavedTensor of all its views have it.
 
     The codes may wait in the scratch file. `memory()` makes the matrix anew, at another place, and lets the codes go. A
     layer writes the gradient over it, so it takes no memory that the gradient would not.
@@ -103,7 +103,7 @@ class CodedKeeping(SavedTensors):
         self._leave()
         self._in_model = False
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
         return (self._coded(tensor, 0) if self._in_model else None) or super().keep(tensor)
 
     def _ids_by_count(self) -> dict[int, torch.Tensor]:
@@ -114,7 +114,7 @@ class CodedKeeping(SavedTensors):
         graphs = [views.trained_on, *(share for share in (views.nodes, *views.shares) if share is not None)]
         return {len(ids): ids for graph in graphs for ids in (graph.original_id, graph.output_id)}
 
-    def _coded(self, tensor: torch.Tensor, exact: int) -> Kept | None:
+    def _coded(self, tensor: torch.Tensor, exact: int) -> SavedTensor | None:
         """The tensor as codes, or None if it is not a matrix with a row for each node, nor a part of a coded one."""
         storage = tensor.untyped_storage()
         place = storage._cdata
@@ -125,7 +125,7 @@ class CodedKeeping(SavedTensors):
             self._number += 1
             coded = Coded(tensor, self._ids[len(tensor)], key, exact, self._trainer.buffers.arena)
             self._found[place] = StorageWeakRef(storage), coded
-        return Kept(tensor, self._found[place][1].memory)
+        return SavedTensor(tensor, self._found[place][1].memory)
 
     def _fits(self, tensor: torch.Tensor, exact: int) -> bool:
         """Whether a tensor is a matrix of numbers with a row for each node, alone in its memory."""

@@ -128,7 +128,7 @@ class Step:
     nodes: torch.Tensor | None = None
 
 
-class Optimizer(Protocol):
+class OptimizerState(Protocol):
     """A sync policy's view of an optimizer (engine/optim.py): the state of each parameter, by names."""
 
     param_groups: list[dict[str, Any]]
@@ -166,7 +166,7 @@ class AllreduceEveryStep:
     def prepare(self, graph: Graph) -> None:
         """Make what the steps need of the graph, before the first epoch. Collective."""
 
-    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[OptimizerState]) -> Iterator[Step]:
         """The steps of an epoch. Resumed after each step, and then run to its end."""
         yield Step(graph, self.reduce)
 
@@ -174,14 +174,14 @@ class AllreduceEveryStep:
         """Sum the flat gradients (one buffer, one message) over all ranks in place. Collective."""
         self._comm.allreduce_(gradients, "allreduce")
 
-    def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
+    def state(self, optimizers: Sequence[OptimizerState]) -> dict[str, torch.Tensor]:
         """Return {name: tensor} for a checkpoint, in addition to the model and the first optimizer. Collective.
 
         The result is complete on rank 0.
         """
         return {}
 
-    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[OptimizerState]) -> None:
         """Go on from a checkpoint with this state ({} if it had none). Collective."""
 
 

@@ -16,16 +16,16 @@ from typing import Any, cast
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.sampling import sample_blocks, sample_plan
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operator_context import HaloFacts, PushContext
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.option_fields import option
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import AllreduceEveryStep, PushedHalo, Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
@@ -48,8 +48,8 @@ class BnsConfig(ScheduleConfig):
 
 
 class SampledHalo(PushedHalo):
-    """A sample of the halo in each epoch. rate: p; wire: Wire; facts: Facts; random: Randomness, which decides the
-    sample.
+    """A sample of the halo in each epoch. rate: p; wire: RowCodec; facts: HaloFacts; random: Randomness, which decides
+    the sample.
     """
 
     name = "bns"
@@ -59,14 +59,14 @@ class SampledHalo(PushedHalo):
         local: LocalGraph,
         comm: Communicator,
         buffers: HaloBuffers,
-        wire: Wire,
-        facts: Facts,
+        wire: RowCodec,
+        facts: HaloFacts,
         random: Randomness,
         rate: float,
     ) -> None:
         self._local, self._comm, self.buffers = local, comm, buffers
         self._wire, self._facts, self._random, self.rate = wire, facts, random, rate
-        self._site: PushedSite | None = None
+        self._site: PushContext | None = None
         self._operators: dict[Operator[Any], Any] = {}
 
     def begin_epoch(self, epoch: int) -> None:
@@ -81,7 +81,7 @@ class SampledHalo(PushedHalo):
         used = Stream(inward.own, blocks, *means)
         push = Stream(self._local.outward.own, [transposed(block) for block in blocks], *means)
         factor, added = (1 / self.rate, -math.log(self.rate)) if self.rate else (1.0, 0.0)
-        self._site = PushedSite(self._local, used, push, self._facts, ids[kept], factor, added)
+        self._site = PushContext(self._local, used, push, self._facts, ids[kept], factor, added)
 
     def _make(self, description: Operator[Made]) -> Made:
         assert self._site is not None, "an epoch has begun"
@@ -95,7 +95,7 @@ def build_bns(
 ) -> Schedule:
     """Sampled halo, all-reduce at every step. config: Config; random: Randomness."""
     options = cast(BnsConfig, config.schedule)
-    facts = Facts(local, comm)
+    facts = HaloFacts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
     wire = make_wire(options, local, random)
     training = SampledHalo(local, comm, buffers, wire, facts, random, options.boundary_rate)

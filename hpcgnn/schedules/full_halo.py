@@ -12,12 +12,12 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.exchange.wire import Wire
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operator_context import HaloFacts, OperatorContext
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.ops.site import Facts, Site
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import HaloPolicy
 
@@ -25,9 +25,9 @@ from hpcgnn.schedules.base import HaloPolicy
 class FullHalo(HaloPolicy):
     """Every remote row in every layer of every step: exact full-batch training, if `wire` sends rows as they are.
 
-    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: Wire; facts: Facts, if another
-    policy has them. inward, outward: Streams along in-edges and out-edges. The operators are made when a model first
-    asks for them, by all ranks together.
+    local: LocalGraph; buffers: HaloBuffers, the rank's only communication memory; wire: RowCodec; facts: HaloFacts, if
+    another policy has them. inward, outward: Streams along in-edges and out-edges. The operators are made when a model
+    first asks for them, by all ranks together.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class FullHalo(HaloPolicy):
         local: LocalGraph,
         comm: Communicator,
         buffers: HaloBuffers,
-        wire: Wire | None = None,
-        facts: Facts | None = None,
+        wire: RowCodec | None = None,
+        facts: HaloFacts | None = None,
     ) -> None:
-        self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or Wire()
+        self._local, self._comm, self._buffers, self._wire = local, comm, buffers, wire or RowCodec()
         self.inward = self._stream(local.inward)
         self.outward = self.inward if local.outward is local.inward else self._stream(local.outward)
-        self._site = Site(local, comm, self.inward, self.outward, facts or Facts(local, comm))
+        self._site = OperatorContext(local, comm, self.inward, self.outward, facts or HaloFacts(local, comm))
         self._operators: dict[Operator[Any], Any] = {}
 
     def _stream(self, along: Adjacency) -> Stream:
@@ -93,6 +93,6 @@ class ApproximateInTraining(HaloPolicy):
         return self.training.restricted(local)
 
 
-def make_wire(options: ScheduleConfig, local: LocalGraph, random: Randomness) -> Wire:
-    """The Wire that the options ask for. random: Randomness, whose epoch is the present one."""
-    return Wire(options.halo_dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
+def make_wire(options: ScheduleConfig, local: LocalGraph, random: Randomness) -> RowCodec:
+    """The RowCodec that the options ask for. random: Randomness, whose epoch is the present one."""
+    return RowCodec(options.halo_dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))

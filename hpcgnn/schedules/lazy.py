@@ -22,19 +22,19 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
-from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graph.transforms.kept_halo import halo_rows, sparse_with_halo
+from hpcgnn.graph.transforms.halo_copies import halo_rows, sparse_with_halo
 from hpcgnn.graph.transforms.subgraphs import with_halo
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.stage import Frozen, KeptAggregate, KeptRows, LayerStage, add_heads
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.option_fields import option
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage
+from hpcgnn.schedules.base import AllreduceEveryStep, OptimizerState, Schedule, ScheduleEntry, Stage
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.traits import ScheduleTraits
 
@@ -78,7 +78,7 @@ class LayerByLayer(AllreduceEveryStep):
             LayerStage(model, index, lambda: self._frozen(index, model, graph)), options, note={"layer": index + 1}
         )
 
-    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[OptimizerState]) -> None:
         """Restore the state of the optimizers; the kept rows are computed again."""
         self._layer, self._present, self._resumed = -1, None, True
 

@@ -5,7 +5,7 @@ from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.site import Facts
+from hpcgnn.ops.operator_context import HaloFacts
 from hpcgnn.schedules.base import AllreduceEveryStep, HaloPolicy, Schedule, ScheduleEntry, changing_edges
 from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
 from hpcgnn.traits import ScheduleTraits
@@ -24,7 +24,7 @@ def full_halo(
     local: LocalGraph, comm: Communicator, buffers: HaloBuffers, config: Config, random: Randomness
 ) -> HaloPolicy:
     """The halo policy of `sar` on all edges."""
-    facts = Facts(local, comm)
+    facts = HaloFacts(local, comm)
     exact = FullHalo(local, comm, buffers, facts=facts)
     if config.schedule.halo_dtype == "fp32":
         return exact

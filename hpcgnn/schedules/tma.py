@@ -20,7 +20,6 @@ import torch
 
 from hpcgnn.comm import Communicator, SoloCommunicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import YEAR, option
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -28,8 +27,9 @@ from hpcgnn.graph.transforms.subgraphs import induced
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.option_fields import YEAR, option
 from hpcgnn.options import OptimConfig, ScheduleConfig
-from hpcgnn.schedules.base import AllreduceEveryStep, Optimizer, Schedule, ScheduleEntry, Stage, Step
+from hpcgnn.schedules.base import AllreduceEveryStep, OptimizerState, Schedule, ScheduleEntry, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import full_halo
 from hpcgnn.traits import ScheduleTraits
@@ -82,7 +82,7 @@ class Averaging(AllreduceEveryStep):
         """Return the whole model, with an additional optimizer for the exact steps."""
         return Stage(model, options, 2 if self._options.correct_every else 1, {"steps": 0})
 
-    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[OptimizerState]) -> Iterator[Step]:
         """Local steps, an average, and when it is time an exact step."""
         if self._subgraph is None:
             subgraph = induced(self._local)
@@ -126,7 +126,7 @@ class Averaging(AllreduceEveryStep):
                 for tensor, part in zip(alike, flat.split([t.numel() for t in alike]), strict=True):
                     tensor.copy_(part.view_as(tensor))
 
-    def state(self, optimizers: Sequence[Optimizer]) -> dict[str, torch.Tensor]:
+    def state(self, optimizers: Sequence[OptimizerState]) -> dict[str, torch.Tensor]:
         """The optimizers of the exact steps and of every rank. Collective."""
         saved = {f"correction.{index}": _pack(optimizer) for index, optimizer in enumerate(optimizers[1:])}
         comm, own = self._comm, _pack(optimizers[0])
@@ -136,7 +136,7 @@ class Averaging(AllreduceEveryStep):
         comm.exchange([(0, own)] if comm.rank and len(own) else [], incoming, "control").finish()
         return saved | {f"own.{rank}": part for rank, part in enumerate(parts)}
 
-    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[Optimizer]) -> None:
+    def restore(self, state: Mapping[str, torch.Tensor], optimizers: Sequence[OptimizerState]) -> None:
         """Each rank its own, or, on another number of ranks, all the mean."""
         for index, optimizer in enumerate(optimizers[1:]):
             if f"correction.{index}" in state:
@@ -161,11 +161,11 @@ def _alone(tensor: torch.Tensor, kind: str | None = None) -> torch.Tensor:
     return tensor.clone()
 
 
-def _parameters(optimizer: Optimizer) -> list[torch.Tensor]:
+def _parameters(optimizer: OptimizerState) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _pack(optimizer: Optimizer) -> torch.Tensor:
+def _pack(optimizer: OptimizerState) -> torch.Tensor:
     """All of an optimizer's state in one vector; empty before its first step."""
     parts = [
         optimizer.state[parameter][name].detach().reshape(-1).to(parameter.dtype)
@@ -176,7 +176,7 @@ def _pack(optimizer: Optimizer) -> torch.Tensor:
     return torch.cat(parts) if parts else torch.zeros(0, dtype=_parameters(optimizer)[0].dtype)
 
 
-def _unpack(optimizer: Optimizer, flat: torch.Tensor) -> None:
+def _unpack(optimizer: OptimizerState, flat: torch.Tensor) -> None:
     """The reverse of `_pack`."""
     optimizer.state.clear()
     start = 0

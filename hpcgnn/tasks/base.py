@@ -124,7 +124,7 @@ class Task(Protocol):
         rows: name of the rows of `predict` in files.
         module: name of the task's own module of a model, '' for none.
         traits: the needs of the task.
-        labels: the kind of labels that the task learns (graphfile/labels.py); '' for the kind of its name.
+        labels: the kind of labels that the task learns (graphfile/label_files.py); '' for the kind of its name.
     """
 
     name: str

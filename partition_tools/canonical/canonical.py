@@ -16,9 +16,9 @@ import numpy as np
 import hpcgnn
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.given_links import faults, stored_links
-from hpcgnn.graphfile.labels import LABELS, REGRESSION
+from hpcgnn.graphfile.label_files import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
-from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, Rows
+from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, RowReader
 from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
 from partition_tools.canonical.features import DTYPES, canonical_features
@@ -119,7 +119,7 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
         labels, num_classes = canonical_labels(raw.labels, n, split, num_classes, classes, options.task)
     node_type = canonical_types(raw.node_type, n, "node", names.get("nodes", ()))
     links = canonical_links(raw.links, n)
-    featured: Rows | None = None
+    featured: RowReader | None = None
     if raw.edge_features is not None:
         featured = canonical_edge_features(raw.edge_features, raw.src.shape[0], reporter)
     edges, edges_out, loops, edge_names = imported_edges(raw, options, names.get("edges", []), scratch)
@@ -193,7 +193,7 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
     """
     digest = hashlib.sha256()
 
-    def add(name: str, array: Rows) -> None:
+    def add(name: str, array: RowReader) -> None:
         digest.update(f"{name}:{np.dtype(array.dtype).str}:{tuple(array.shape)};".encode())
         for slab in slabs(array):
             digest.update(np.ascontiguousarray(slab).data)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hpcgnn.graphfile.narrow import codes_of, scales_for
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from partition_tools.canonical.rows import RowMap, numbered, slabs
 from partition_tools.workspace.progress import Reporter
 
@@ -18,12 +18,12 @@ _FEW = 1 << 12
 class Codes(RowMap):
     """The codes (n, F) of numbers, int8. scales: see graphfile/narrow.py."""
 
-    def __init__(self, source: Rows, scales: np.ndarray) -> None:
+    def __init__(self, source: RowReader, scales: np.ndarray) -> None:
         super().__init__(source, lambda rows: codes_of(rows, scales), np.int8)
         self.scales = scales
 
 
-def in_bytes(features: Rows, check: Callable[[np.ndarray, int], object], reporter: Reporter) -> Rows:
+def in_bytes(features: RowReader, check: Callable[[np.ndarray, int], object], reporter: Reporter) -> RowReader:
     """int8 (n, F) for numbers (n, F): themselves, or `Codes`, whose error the reporter is told. They are read twice.
 
     check(rows, number of the first): raises where they are not finite.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.raw import DataError
 
@@ -11,7 +11,7 @@ from partition_tools.graph.raw import DataError
 CONSTANT = 1e-9
 
 
-def mean_and_deviation(features: Rows, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_deviation(features: RowReader, train: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and deviation of each column over the training nodes, float64 (F,), in one pass (Chan, Golub and LeVeque,
     1979). The deviation of a constant column is 1.
 

@@ -8,7 +8,7 @@ the numbers of their rows, and the rows are gathered when they are written. An e
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
@@ -29,7 +29,7 @@ class Counted:
         return np.arange(*wanted.indices(len(self))) if isinstance(wanted, slice) else np.asarray(wanted, np.int64)
 
 
-def row_bytes(source: Rows) -> int:
+def row_bytes(source: RowReader) -> int:
     """Of a row of an array-like."""
     return int(np.prod(source.shape[1:], dtype=np.int64)) * np.dtype(source.dtype).itemsize
 
@@ -42,7 +42,7 @@ class GatheredRows:
     per row.
     """
 
-    def __init__(self, source: Rows, index: Rows, buffer_bytes: int) -> None:
+    def __init__(self, source: RowReader, index: RowReader, buffer_bytes: int) -> None:
         self.source, self.index = source, index
         self.shape, self.dtype = (index.shape[0], *source.shape[1:]), np.dtype(source.dtype)
         # Beside a row of the window: its number, its place in the order of the numbers, and the numbers in order.
@@ -70,7 +70,7 @@ class GatheredRows:
                 self.window[order[low:high]] = self.source[first:last][index[low:high] - first]
 
 
-def canonical_edge_features(features: Rows, num_edges: int, reporter: Reporter) -> Rows:
+def canonical_edge_features(features: RowReader, num_edges: int, reporter: Reporter) -> RowReader:
     """float32 (E, F) array-like of the features of the edges of a source, in its order. GraphError for any others.
 
     features: numbers (E,), which are one column, or (E, F), F at least 1, none of them NaN or infinite as float32.

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.narrow import rounded
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from hpcgnn.graphfile.storage import Csr
 from partition_tools.canonical.codes import in_bytes
 from partition_tools.canonical.column_scales import mean_and_deviation
@@ -23,13 +23,13 @@ DTYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "int8": np
 
 
 def canonical_features(
-    features: Rows | Csr | None,
+    features: RowReader | Csr | None,
     num_nodes: int,
     dtype: str,
     row_normalize: bool,
     reporter: Reporter,
     standardize: np.ndarray | None = None,
-) -> Rows | Csr | None:
+) -> RowReader | Csr | None:
     """Features as `write_graph` takes them: an array-like of a type of DTYPES (n, F), a `Csr` with float32 data, or
     None. Numbers that int8 does not have become `Codes`.
 
@@ -90,7 +90,7 @@ def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool, 
         return rounded(rows) if halved else rows
 
 
-def _check_finite(source: Rows, features: Rows, loss: PrecisionLoss | None) -> None:
+def _check_finite(source: RowReader, features: RowReader, loss: PrecisionLoss | None) -> None:
     for row, before in numbered(source):
         slab = features.function(before) if isinstance(features, RowMap) and features.source is source else before
         _check_rows(slab, row, features.dtype)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.schema import Edges, Rows, count_types
+from hpcgnn.graphfile.schema import Edges, RowReader, count_types
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.typed import REVERSED, canonical_types
 from partition_tools.graph.edges import BLOCK, check_endpoints, firsts, merged_parallel
@@ -145,7 +145,7 @@ class _Source:
         return Records(nodes * np.int64(self.num_nodes) + nodes, kind, weight)
 
 
-def _of_edges(values: Rows | None, count: int, what: str) -> Rows | None:
+def _of_edges(values: RowReader | None, count: int, what: str) -> RowReader | None:
     """One value for each edge, (E,), of an array of shape (E,) or (E, 1). GraphError for any other shape."""
     if values is None or tuple(values.shape) == (count,):
         return values

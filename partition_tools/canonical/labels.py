@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.labels import CLASSIFICATION, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.label_files import CLASSIFICATION, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import SPLITS
 from partition_tools.graph.raw import DataError
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.given_links import COUNTS, HELD
-from hpcgnn.graphfile.schema import Edges, GivenLinks, Rows
+from hpcgnn.graphfile.schema import Edges, GivenLinks, RowReader
 from partition_tools.graph.counts import BLOCK
 from partition_tools.graph.edges import index_dtype
 
@@ -115,7 +115,7 @@ def link_counts(
     return found
 
 
-def _blocks(pairs: Rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _blocks(pairs: RowReader) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(sources, targets) int64 (m,) of pairs (m, 2), some at a time, at least once."""
     for start in range(0, max(1, pairs.shape[0]), BLOCK):
         source, target = np.asarray(pairs[start : start + BLOCK], np.int64).T

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from hpcgnn.graphfile.storage import SLAB_ROWS
 
 
-def slabs(array: Rows) -> Iterator[np.ndarray]:
+def slabs(array: RowReader) -> Iterator[np.ndarray]:
     """The rows of an array-like, at most SLAB_ROWS at a time."""
     return (rows for _, rows in numbered(array))
 
 
-def numbered(array: Rows) -> Iterator[tuple[int, np.ndarray]]:
+def numbered(array: RowReader) -> Iterator[tuple[int, np.ndarray]]:
     """(number of the first row, rows) of each of the `slabs`."""
     for start in range(0, array.shape[0], SLAB_ROWS):
         yield start, array[start : start + SLAB_ROWS]
@@ -26,7 +26,7 @@ class RowMap:
 
     def __init__(
         self,
-        source: Rows,
+        source: RowReader,
         function: Callable[[np.ndarray], np.ndarray],
         dtype: np.typing.DTypeLike,
         columns: int | None = None,

@@ -5,7 +5,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, cast
 
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell

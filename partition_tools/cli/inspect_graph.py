@@ -12,13 +12,13 @@ from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import summary
-from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import slabs
-from partition_tools.graph.loading import StoredRows, load_edges
+from partition_tools.graph.loading import RowsOnDisk, load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
 
@@ -119,7 +119,7 @@ def _type_sizes(file: GraphFile, what: str, count: int) -> dict[str, int]:
     if not count:
         return {}
     sizes = np.zeros(count, np.int64)
-    for types in slabs(StoredRows(file, f"{what}/type")):
+    for types in slabs(RowsOnDisk(file, f"{what}/type")):
         if not 0 <= types.min() <= types.max() < count:
             raise FormatError(
                 f"{file.path}: {what}/type leaves 0..{count - 1}; "

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graphfile.given_links import given_shapes, summary
-from hpcgnn.graphfile.labels import LABELS, MULTILABEL, REGRESSION
+from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.narrow import SCALES, are_scales
 from hpcgnn.graphfile.own_ids import doubled_ids, kind_of_ids
 from hpcgnn.graphfile.schema import Edges
@@ -21,7 +21,7 @@ from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, expected_data
 from partition_tools.canonical.links import link_counts
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.edges import count_self_loops, rows, transpose
-from partition_tools.graph.loading import StoredRows, load_edges, load_links
+from partition_tools.graph.loading import RowsOnDisk, load_edges, load_links
 from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
 
@@ -148,7 +148,7 @@ def _held_outside(file: GraphFile, name: str) -> str:
 
 
 def _first_row(file: GraphFile, name: str, wrong: Callable[[np.ndarray], np.ndarray], text: str) -> str:
-    for start, slab in numbered(StoredRows(file, name)):
+    for start, slab in numbered(RowsOnDisk(file, name)):
         rows_of_slab = wrong(slab).any(axis=1)
         if rows_of_slab.any():
             return text.format(start + int(np.argmax(rows_of_slab)))

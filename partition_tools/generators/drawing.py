@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from hpcgnn.graphfile.schema import Rows
+from hpcgnn.graphfile.schema import RowReader
 from partition_tools.generators.spec import Spec
 from partition_tools.generators.tasks import random_split
 from partition_tools.graph.edges import index_dtype
@@ -110,7 +110,7 @@ def raw_graph(
     spec: Spec,
     model: str,
     keys: np.ndarray,
-    features: Rows,
+    features: RowReader,
     labels: np.ndarray,
     draw_types: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
     node_type: np.ndarray | None = None,

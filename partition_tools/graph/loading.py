@@ -10,14 +10,14 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.given_links import EDGES, HELD, NEGATIVES, TARGETS, name_of, stored_counts
 from hpcgnn.graphfile.narrow import BFLOAT16, read_scales
 from hpcgnn.graphfile.own_ids import kind_of_ids
-from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, GivenLinks, Rows, Words
+from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, GivenLinks, RowReader, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 from partition_tools.graph.counts import blocks
 
 PIECE = 1 << 24
 
 
-class StoredRows:
+class RowsOnDisk:
     """A dataset of an open `GraphFile` as an array-like that reads when it is sliced."""
 
     def __init__(self, file: GraphFile, name: str) -> None:
@@ -35,12 +35,12 @@ class StoredRows:
 
 def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges:
     """`Edges` of /topology (or, with suffix "_out", /topology_out) and their weights and types. stored: leave all but
-    the row pointers in the file, as `StoredRows`.
+    the row pointers in the file, as `RowsOnDisk`.
     """
     meta = file.meta
 
     def read(name: str) -> np.ndarray:
-        return cast(np.ndarray, StoredRows(file, name)) if stored else file.read(name)
+        return cast(np.ndarray, RowsOnDisk(file, name)) if stored else file.read(name)
 
     return Edges(
         file.read(f"topology{suffix}/indptr"),
@@ -51,18 +51,18 @@ def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges
 
 
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
-    """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `StoredRows`: the file must stay
+    """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `RowsOnDisk`: the file must stay
     open for them.
 
     stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
     """
     meta = file.meta
-    features: Rows | Csr | None
+    features: RowReader | Csr | None
     if meta.sparse_features:
         indptr, indices, values = (file.read(f"nodes/features_csr/{name}") for name in ("indptr", "indices", "data"))
         features = Csr(indptr, indices, values, meta.num_features)
     else:
-        features = StoredRows(file, "nodes/features") if "nodes/features" in file else None
+        features = RowsOnDisk(file, "nodes/features") if "nodes/features" in file else None
     data = GraphData(
         edges=load_edges(file, "", stored_edges),
         edges_out=None if meta.undirected else load_edges(file, "_out", stored_edges),
@@ -81,7 +81,7 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         node_type=file.read("nodes/type") if meta.num_node_types else None,
         type_names=meta.type_names,
         ids=_load_ids(file),
-        edge_features=StoredRows(file, "edges/features") if meta.num_edge_features else None,
+        edge_features=RowsOnDisk(file, "edges/features") if meta.num_edge_features else None,
         num_feature_parts=meta.num_feature_parts,
         num_label_parts=meta.num_label_parts,
         links=load_links(file),
@@ -92,12 +92,12 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
     return data
 
 
-def _load_ids(file: GraphFile) -> Rows | Words | None:
+def _load_ids(file: GraphFile) -> RowReader | Words | None:
     """The users' ids, left in the file but for the offsets of words."""
     kind = kind_of_ids(file)
     if kind == "words":
-        return Words(file.read(ID_OFFSETS), StoredRows(file, ID_TEXT))
-    return StoredRows(file, ID_NUMBERS) if kind else None
+        return Words(file.read(ID_OFFSETS), RowsOnDisk(file, ID_TEXT))
+    return RowsOnDisk(file, ID_NUMBERS) if kind else None
 
 
 def load_links(file: GraphFile) -> dict[str, GivenLinks]:
@@ -106,7 +106,7 @@ def load_links(file: GraphFile) -> dict[str, GivenLinks]:
     for split in HELD:
         if name_of(split) in file:
             parts = [name_of(split, part) for part in (EDGES, NEGATIVES, TARGETS)]
-            edges, negatives, targets = (StoredRows(file, part) if part in file else None for part in parts)
+            edges, negatives, targets = (RowsOnDisk(file, part) if part in file else None for part in parts)
             assert edges is not None, "it is there"
             found[split] = GivenLinks(edges, negatives, targets, stored_counts(file, split))
     return found

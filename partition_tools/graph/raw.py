@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpcgnn.errors import GraphError
-from hpcgnn.graphfile.schema import Csr, Rows
+from hpcgnn.graphfile.schema import Csr, RowReader
 
 
 class DataError(GraphError):
@@ -52,22 +52,22 @@ class RawGraph:
         tables: {"features" | "labels" | "splits" | "node types": (file, names of its columns or [])}, where there are.
     """
 
-    src: Rows
-    dst: Rows
+    src: RowReader
+    dst: RowReader
     num_nodes: int
-    features: Rows | Csr | None = None
+    features: RowReader | Csr | None = None
     labels: np.ndarray | None = None
     split: Mapping[str, np.ndarray | None] = field(default_factory=dict)
     num_classes: int | None = None
-    weight: Rows | None = None
-    type: Rows | None = None
+    weight: RowReader | None = None
+    type: RowReader | None = None
     source: str = ""
     identity: bytes | None = None
     seed: int = 0
     node_type: np.ndarray | None = None
     type_names: dict[str, list[str]] = field(default_factory=dict)
     ids: np.ndarray | None = None
-    edge_features: Rows | None = None
+    edge_features: RowReader | None = None
     parts: np.ndarray | None = None
     links: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     tables: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)

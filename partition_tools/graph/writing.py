@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hpcgnn.graphfile.given_links import stored_links
-from hpcgnn.graphfile.labels import MULTILABEL, REGRESSION
+from hpcgnn.graphfile.label_files import MULTILABEL, REGRESSION
 from hpcgnn.graphfile.schema import GraphData
 from hpcgnn.graphfile.storage import Partitioning, arrays_of, write_graph
 from partition_tools.workspace.progress import Reporter

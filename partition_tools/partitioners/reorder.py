@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.graphfile.ranges import permuted_rows
-from hpcgnn.graphfile.schema import GraphData, Rows
+from hpcgnn.graphfile.schema import GraphData, RowReader
 from hpcgnn.graphfile.storage import Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows
 from partition_tools.out_of_core.csr import resorted
@@ -60,7 +60,7 @@ def reordered(
     )
 
 
-def _features_in_order(features: Rows | Csr | None, order: np.ndarray, scratch: Scratch) -> Rows | Csr | None:
+def _features_in_order(features: RowReader | Csr | None, order: np.ndarray, scratch: Scratch) -> RowReader | Csr | None:
     """Array-like of the features in the new order."""
     if features is None:
         return None

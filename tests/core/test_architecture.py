@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -15,11 +16,11 @@ TOOLS = ROOT.parent / "partition_tools"
 TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["cores", "declaring", "errors", "listing", "memory", "offering", "registry", "traits"],
+    ["cores", "errors", "exports", "memory", "option_fields", "registry", "traits", "word_list"],
     ["comm", "kernels", "options", "records", "terminal"],
     ["exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
-    ["effects", "graph", "outputs"],
+    ["graph", "outputs", "unused_options"],
     ["ops"],
     ["nn"],
     ["schedules", "tasks"],
@@ -51,7 +52,7 @@ MAY_IMPORT = {
         extras/oneccl/library.py extras/oneccl/start.py""".split(),
 }
 # What importing the package loads.
-OF_THE_PACKAGE = {"typing", "hpcgnn.offering"}
+OF_THE_PACKAGE = {"typing", "hpcgnn.exports"}
 # The doctor only asks for versions; launcher.py must decide how MPI starts before it is imported.
 # oneCCL takes its settings from there; a fork server hands the whole of it on.
 MAY_READ_ENVIRONMENT = """comm/launcher.py extras/oneccl/library.py fork_server/__init__.py fork_server/proxy.py
@@ -182,6 +183,16 @@ def test_no_star_imports_and_no_long_files():
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 400, path
         stars = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
         assert not stars, path
+
+
+def test_class_names_stand_once():
+    """In the package and its tools. Names of modules may stand twice in the core eight times, such as nn/model.py and
+    options/model.py.
+    """
+    classes = [node.name for path in (*FILES, *TOOL_FILES) for node in nodes_of(path) if isinstance(node, ast.ClassDef)]
+    assert {name for name, times in Counter(classes).items() if times > 1} == set()
+    core = [path.stem for path in FILES if path.relative_to(ROOT).parts[0] != "extras" and path.stem != "__init__"]
+    assert sum(times > 1 for times in Counter(core).values()) <= 8
 
 
 def test_the_trainer_is_small():

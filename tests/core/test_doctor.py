@@ -6,7 +6,7 @@ import socket
 
 import hpcgnn
 from hpcgnn.__main__ import SPINS, WAIT_VARIABLES
-from hpcgnn.listing import every
+from hpcgnn.word_list import every
 
 from . import forked
 from .launching import start

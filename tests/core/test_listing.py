@@ -2,7 +2,7 @@
 
 import pytest
 
-from hpcgnn.listing import ranges
+from hpcgnn.word_list import ranges
 
 CASES = {
     "none": ([], {}, ""),

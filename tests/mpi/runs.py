@@ -10,7 +10,7 @@ from unittest import mock
 import h5py
 
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
@@ -51,7 +51,7 @@ def evaluated(comm, run_dir, weights="best", **options):
 def predicted(comm, run_dir, output, weights="last", graph=None, **asked):
     """Predict with a run, of its own graph or another one."""
     given = {} if graph is None else {"graph": graph}
-    request = Request(str(output), other_graph=graph is not None, **asked)
+    request = PredictRequest(str(output), other_graph=graph is not None, **asked)
     assert predict(of_run(run_dir, **given), session_of(comm), weights, request) == 0
     comm.barrier()
 

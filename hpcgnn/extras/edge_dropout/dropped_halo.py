@@ -9,12 +9,12 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.extras.edge_dropout.dropping import Degrees, DroppedEdges
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operator_context import HaloFacts
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.ops.site import Facts
 from hpcgnn.schedules.full_halo import FullHalo
 
 
@@ -48,8 +48,8 @@ class DroppedHalo(FullHalo):
         local: LocalGraph,
         comm: Communicator,
         buffers: HaloBuffers,
-        wire: Wire,
-        facts: Facts,
+        wire: RowCodec,
+        facts: HaloFacts,
         dropping: Dropping,
         inside: "DroppedHalo | None" = None,
     ) -> None:
@@ -74,7 +74,7 @@ class DroppedHalo(FullHalo):
 
     def restricted(self, local: LocalGraph) -> FullHalo:
         """See HaloPolicy."""
-        means = self._comm, self._buffers, self._wire, Facts(local, self._comm)
+        means = self._comm, self._buffers, self._wire, HaloFacts(local, self._comm)
         self._parts.append(DroppedHalo(local, *means, self._dropping, self))
         return self._parts[-1]
 

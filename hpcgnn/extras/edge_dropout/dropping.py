@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.extras.edge_dropout.kernel import Columns, drop_edges
+from hpcgnn.extras.edge_dropout.kernel import EdgeColumns, drop_edges
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph
 
@@ -108,7 +108,7 @@ class _Direction:
         """Write the blocks of remaining edges, and the degrees; or these alone."""
         self._degree.zero_()
         for block, left, ids in self.blocks:
-            room = Columns(left.indices, left.weight, left.edge) if copies else None
+            room = EdgeColumns(left.indices, left.weight, left.edge) if copies else None
             count = self._drop(block, ids, key, self._rate, left.indptr, room)
             assert room is None or count <= len(left.indices), "more edges are left than any draw leaves"
 
@@ -119,9 +119,9 @@ class _Direction:
         key: int,
         rate: float,
         indptr: torch.Tensor,
-        room: Columns | None,
+        room: EdgeColumns | None,
     ) -> int:
-        columns = Columns(block.indices, block.weight, block.edge)
+        columns = EdgeColumns(block.indices, block.weight, block.edge)
         stored = {"indptr": block.indptr, "rows": block.rows, "kept_indptr": indptr, "degree": self._degree}
         return drop_edges(columns, room, self._ends, key, rate, row_ids=self._rows, column_ids=ids, **stored)
 

@@ -19,7 +19,7 @@ from hpcgnn.kernels.randomness import rule
 EDGE_ENDS = codes("rows_are_destinations", "rows_are_sources", "rows_are_either")
 
 
-class Columns(NamedTuple):
+class EdgeColumns(NamedTuple):
     """The columns of edges: indices (E,) int32; weight (E,) float32 or float64, or None.
 
     edge: (E,) int32 or int64, or None.
@@ -72,12 +72,12 @@ def _drop_edges(a: Arguments) -> int:
     return filled
 
 
-def drop_edges(columns: Columns, kept: Columns | None, ends: str, key: int, p: float, **block: Any) -> int:
+def drop_edges(columns: EdgeColumns, kept: EdgeColumns | None, ends: str, key: int, p: float, **block: Any) -> int:
     """Writes the kept edges of a block to `kept_indptr` and `kept`, in their order; returns their number.
 
     Args:
         columns: of the block's edges.
-        kept: Columns of the same kinds and of any length. If it is None or too short, edges are only counted.
+        kept: EdgeColumns of the same kinds and of any length. If it is None or too short, edges are only counted.
         ends: the rows' end of their edges: `rows_are_destinations`, `rows_are_sources`, or `rows_are_either`. The last
             treats an edge and its reverse as one edge, which is kept or dropped whole.
         key: from `stream_key`.
@@ -91,7 +91,7 @@ def drop_edges(columns: Columns, kept: Columns | None, ends: str, key: int, p: f
     """
     threshold, _ = rule(p)
     if kept is not None:
-        for name, of, to in zip(Columns._fields, columns, kept, strict=True):
+        for name, of, to in zip(EdgeColumns._fields, columns, kept, strict=True):
             if (of is None) != (to is None):
                 raise ValueError(f"kept {name}: expected it where, and only where, the block has it")
         block |= {f"kept_{name}": to for name, to in kept._asdict().items()}

@@ -8,14 +8,14 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.site import Facts
+from hpcgnn.ops.operator_context import HaloFacts
+from hpcgnn.option_fields import option
 from hpcgnn.options import ModelConfig
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import HaloPolicy
@@ -59,7 +59,7 @@ class EdgeDropout:
         """
         if MODELS[config.model.model].divisor():
             _check_signs(local, comm, config)
-        facts = Facts(local, comm)
+        facts = HaloFacts(local, comm)
         exact = FullHalo(local, comm, buffers, facts=facts)
         wire = make_wire(config.schedule, local, random)
         dropped = DroppedHalo(local, comm, buffers, wire, facts, Dropping(exact, rate_of(config), random))

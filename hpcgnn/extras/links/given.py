@@ -30,7 +30,7 @@ def negatives_of(kind: str, split: str) -> str:
     return f"{kind} {split}"
 
 
-class Given(TaskEdges):
+class GivenTaskEdges(TaskEdges):
     """The held-out edges of each split, its negatives, and further known edges.
 
     `Block.edge` is a pair's number among the held-out edges of the split; a negative has its pair's.
@@ -40,7 +40,7 @@ class Given(TaskEdges):
         """Raises FormatError, on all ranks, for damage."""
         kind, found = file.meta.negatives, dict[str, Adjacency]()
         with comm.ledger.booked_as("plan"):
-            places = _Places(original_id, file.meta.num_nodes, comm)
+            places = _PairPlaces(original_id, file.meta.num_nodes, comm)
             for split in HELD:
                 found[split] = _placed(file, split, EDGES, places, cap)
                 if kind in (SHARED, EACH):
@@ -71,7 +71,7 @@ def _read(file: GraphFile, split: str, part: str, first: int, last: int) -> tupl
     return np.repeat(found[1][:, 0], each), found[0].reshape(-1), np.repeat(number, each)
 
 
-class _Places:
+class _PairPlaces:
     """Where nodes are, by their original ids: each rank keeps a range of ids. Made collectively. num_owned: own
     nodes.
     """
@@ -87,7 +87,7 @@ class _Places:
         return read_in_original_order(lambda start, stop: self._kept, wanted, self._num_nodes, self.comm).numpy()
 
 
-def _placed(file: GraphFile, split: str, part: str, places: _Places, cap: int, turned: bool = False) -> Adjacency:
+def _placed(file: GraphFile, split: str, part: str, places: _PairPlaces, cap: int, turned: bool = False) -> Adjacency:
     """The pairs of a dataset that end at own nodes. turned: with their ends exchanged. Collective."""
     num_owned, comm = places.num_owned, places.comm
     rows, each = file.shape(name_of(split, part)) if name_of(split, part) in file else (0, 1)

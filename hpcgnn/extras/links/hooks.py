@@ -3,13 +3,13 @@
 import argparse
 from collections.abc import Iterator
 
-from hpcgnn.app.corrections import TABLES, Entry, Table
+from hpcgnn.app.corrections import TABLES, CorrectionEntry, PredictedTable
 from hpcgnn.config import declare
 from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
 from hpcgnn.plan.rules import RULES, schedules_with
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def table_of(arguments: argparse.Namespace) -> Table | None:
+def table_of(arguments: argparse.Namespace) -> PredictedTable | None:
     """The table that the arguments of `predict` ask for, or None."""
     if not (arguments.pairs or arguments.best is not None or arguments.held_out):
         return None
@@ -54,5 +54,5 @@ def rule(of: RunPlan) -> Iterator[str]:
 
 declare("task", LINKS, LinksConfig)
 TASKS.register(LINKS, Links())
-TABLES.register(LINKS, Entry(add_options, table_of))
+TABLES.register(LINKS, CorrectionEntry(add_options, table_of))
 RULES.append(rule)

@@ -23,12 +23,12 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.stream import Returns, Rows, Stream
+from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
+from hpcgnn.ops.operator_context import OperatorContext
 from hpcgnn.ops.operators import Operator
 from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, in_rows, picked
-from hpcgnn.ops.site import Site
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class PairLoss:
         comm, parameters, loss = self.stream.comm, list(score.parameters()), 0.0
         rows_of_pool = pool.gathered(h, comm, "halo_forward")
         gradients = [torch.zeros_like(x) for x in (rows_of_pool, h, *parameters)] if wanted else []
-        returns = Returns(gradients[1]) if wanted else None
+        returns = ReturnBuffer(gradients[1]) if wanted else None
         edges = max(1, edge_tile_bytes() // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
-        for block, rows, _, back, *_ in self.stream(Rows(h), "halo_forward", returns):
+        for block, rows, _, back, *_ in self.stream(StreamInput(h), "halo_forward", returns):
             for tile in self._tiles(block, edges):
                 source, target = picked(rows, tile.sources), picked(h, tile.owner)
                 drawn = kernels.random_words(key, tile.edge_ids, negatives).flatten() % len(rows_of_pool)
@@ -162,7 +162,7 @@ class Pairs(Operator[PairLoss]):
     models = "for --task links"
     messages = False
 
-    def exact(self, site: Site) -> PairLoss:
+    def exact(self, site: OperatorContext) -> PairLoss:
         return PairLoss(site.inward, site.local.original_id, site.facts.inward_ids())
 
 

@@ -6,8 +6,8 @@ from functools import partial
 from typing import cast
 
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.errors import ConfigError
+from hpcgnn.option_fields import option
 from hpcgnn.options.task import TaskConfig
 
 LINKS = "links"

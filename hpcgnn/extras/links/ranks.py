@@ -29,7 +29,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.extras.links.given import to_owners
 from hpcgnn.extras.links.loss import NodePool, places_in
 from hpcgnn.extras.links.scorers import Dot
@@ -86,7 +86,7 @@ def pair_ranks(stream: Stream, h: torch.Tensor, rows_of_pool: torch.Tensor, know
     # One tensor: many small ones that stay would lie between what tiles take and give back, and keep it from the next.
     found, done = torch.empty(pairs_of(stream), dtype=torch.float64), 0
     edges = max(1, edge_tile_bytes() // (pool.element_size() * max(1, len(pool), h.shape[1])))
-    for block, rows, *_ in stream(Rows(h), "halo_forward"):
+    for block, rows, *_ in stream(StreamInput(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             targets = picked(h, tile.rows).double()
             scores = score.against(pool, targets).float()
@@ -117,7 +117,7 @@ def pair_scores(stream: Stream, h: torch.Tensor, score: Dot) -> Scored:
     numbers, h = [torch.zeros(0, dtype=torch.int64)], in_rows(h)
     scores, done = torch.empty(pairs_of(stream)), 0
     edges = max(1, edge_tile_bytes() // (16 * max(1, h.shape[1])))
-    for block, rows, *_ in stream(Rows(h), "halo_forward"):
+    for block, rows, *_ in stream(StreamInput(h), "halo_forward"):
         for tile in edge_tiles(block, edges, None, None):
             ends = picked(rows, tile.sources), picked(h, tile.owner)
             scores[done : done + len(ends[0])] = score(*(end.double() for end in ends)).float()

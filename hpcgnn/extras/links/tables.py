@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hpcgnn.app.corrections import Table
-from hpcgnn.app.predict import Request
-from hpcgnn.app.trained import Trained
+from hpcgnn.app.corrections import PredictedTable
+from hpcgnn.app.loaded_model import LoadedModel
+from hpcgnn.app.predict import PredictRequest
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, FormatError
@@ -58,7 +58,7 @@ def read_pairs(path: str, file: GraphFile) -> np.ndarray:
     return nodes_of(file, [row[end] for row in rows for end in columns], f"--pairs {path}").reshape(-1, 2)
 
 
-class LinkTable(Table):
+class LinkTable(PredictedTable):
     """A table of pairs.
 
     pairs: a file of pairs of ids, whose scores are wanted, or ''. best: number of the best targets that are wanted of
@@ -71,7 +71,7 @@ class LinkTable(Table):
         self.option = " ".join(option for option, wanted in asked.items() if wanted)
         self._pairs = np.zeros((0, 2), np.int64)
 
-    def check(self, config: Config, request: Request) -> None:
+    def check(self, config: Config, request: PredictRequest) -> None:
         task, option = config.task.task, self.option
         if self._best is not None and self._best < 1:
             raise ConfigError(f"--best: expected a number of targets from 1, got {self._best}")
@@ -92,7 +92,7 @@ class LinkTable(Table):
         for path in self.inputs:
             self._pairs = read_pairs(path, file)
 
-    def write(self, output: str, trained: Trained, logits: torch.Tensor, nodes: np.ndarray | None) -> int:
+    def write(self, output: str, trained: LoadedModel, logits: torch.Tensor, nodes: np.ndarray | None) -> int:
         h, last = wide(logits), "split" if self._held_out else "score"
         if self._held_out:
             tables = held_tables(trained)
@@ -103,7 +103,7 @@ class LinkTable(Table):
         return write_table(output, tables, last, trained.trainer.plan.config.data.graph, trained.trainer.comm)
 
 
-def pair_table(trained: Trained, h: torch.Tensor, pairs: np.ndarray) -> Iterator[Best]:
+def pair_table(trained: LoadedModel, h: torch.Tensor, pairs: np.ndarray) -> Iterator[Best]:
     """The scores of the pairs of rank 0, by original ids, some at a time. Collective. h: (n_p, F) own embeddings."""
     ids, comm, scorer = trained.trainer.local.original_id, trained.trainer.comm, exact_scorer(trained.trainer.model)
     for start in range(0, comm.broadcast_object(len(pairs)), _PAIRS):
@@ -113,7 +113,7 @@ def pair_table(trained: Trained, h: torch.Tensor, pairs: np.ndarray) -> Iterator
         yield *some.numpy().T, scorer(source, target).float().numpy()
 
 
-def best_tables(trained: Trained, h: torch.Tensor, nodes: np.ndarray | None, most: int) -> Iterator[Best]:
+def best_tables(trained: LoadedModel, h: torch.Tensor, nodes: np.ndarray | None, most: int) -> Iterator[Best]:
     """The `most` best targets of each node that rank 0 names, or of all, some nodes at a time, on rank 0. Collective.
 
     A node itself and targets that the node has an edge to are left out. nodes: ascending original ids.
@@ -130,7 +130,7 @@ def best_tables(trained: Trained, h: torch.Tensor, nodes: np.ndarray | None, mos
         yield best_targets(pool, h, ids, Known(pool, local.num_owned, edges), scorer, most, comm)
 
 
-def held_tables(trained: Trained) -> Iterator[Best]:
+def held_tables(trained: LoadedModel) -> Iterator[Best]:
     """The held-out edges of a run and their splits in place of scores, by source, on rank 0. Collective."""
     local, comm = trained.trainer.local, trained.trainer.comm
     ids, share = local.original_id, share_of(0, local.num_nodes, comm)[1]

@@ -17,7 +17,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.stream import Stream
-from hpcgnn.extras.links.given import Given, negatives_of
+from hpcgnn.extras.links.given import GivenTaskEdges, negatives_of
 from hpcgnn.extras.links.held_out import Drawn
 from hpcgnn.extras.links.loss import NodePool, Pairs
 from hpcgnn.extras.links.options import AUTO, GIVEN, LINKS, USUAL, LinksConfig, drawn_shares, options_of
@@ -85,7 +85,9 @@ class Links(Task):
 
     def task_edges(self, config: Config) -> TaskEdges:
         shares, key = drawn_shares(options_of(config).link_split), Purpose.LINK_SPLIT
-        return Given() if shares is None else Drawn(kernels.stream_key(config.run.seed, 0, 0, int(key)), shares)
+        return (
+            GivenTaskEdges() if shares is None else Drawn(kernels.stream_key(config.run.seed, 0, 0, int(key)), shares)
+        )
 
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
         """The scorer becomes a part of the model, so that it is trained, stored and loaded with it."""

@@ -20,21 +20,21 @@ from hpcgnn.extras.offload.keeping import DiskKeeper
 from hpcgnn.extras.offload.limits import Limit, portion
 from hpcgnn.extras.offload.on_disk import OnDisk
 from hpcgnn.extras.offload.options import READ, WRITTEN
-from hpcgnn.extras.offload.scratch import Scratch
+from hpcgnn.extras.offload.scratch import ScratchFile
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.ops.row_tiles import tile_rows
 
 log = logging.getLogger("hpcgnn")
 
 
-class Within(SavedTensors):
+class ActivationOffloader(SavedTensors):
     """Keeps a Trainer within a number of bytes."""
 
     def __init__(self, trainer: Trainer, budget: int, folder: str, kept: int) -> None:
         """folder: of the scratch file; features on disk may have made it already. kept: bytes that a step saves."""
         super().__init__(trainer)
         features, self._folder = trainer.local.features, folder
-        self._scratch = features.scratch if isinstance(features, OnDisk) else Scratch(folder)
+        self._scratch = features.scratch if isinstance(features, OnDisk) else ScratchFile(folder)
         self.keeper = trainer.buffers.arena.keeper = DiskKeeper(trainer.buffers.arena, budget, self._scratch)
         self.keeper.most = kept
         self._told = 0, 0
@@ -99,7 +99,7 @@ def hold_within(trainer: Trainer, probe: StepProbe, limit: Limit) -> None:
             check_folder(folder, limit)
         check_space(folder, over_node, limit.ranks)
     with comm.together("making a scratch file"):
-        trainer.plugins.append(Within(trainer, budget, folder, kept + at_work))
+        trainer.plugins.append(ActivationOffloader(trainer, budget, folder, kept + at_work))
     log.info(
         "memory: %.2f GiB for the ranks of a node%s; a step keeps up to %.2f GiB on this rank, and %.2f GiB of all "
         "ranks' go to scratch files in %s",

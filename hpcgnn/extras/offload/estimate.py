@@ -5,10 +5,10 @@ from typing import Any
 
 from tabulate import tabulate
 
-from hpcgnn.app.shortage import ADVICE
+from hpcgnn.app.out_of_memory import ADVICE
 from hpcgnn.config import Config
 from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.results import Place, size_in_words
+from hpcgnn.estimate.results import TargetNode, size_in_words
 from hpcgnn.extras.offload.features import (
     Placing,
     bytes_of_constants,
@@ -22,7 +22,7 @@ from hpcgnn.extras.offload.features import (
 from hpcgnn.extras.offload.options import options_of, said_memory
 
 
-class Within:
+class LimitTable:
     """The second table of an estimate, of a configuration with a limit."""
 
     name = "within"
@@ -31,7 +31,7 @@ class Within:
         self._config, self._said = config, options_of(config).memory
         self._bytes = said_memory(self._said) or 0
 
-    def values(self, forecast: Forecast, place: Place) -> dict[str, Any]:
+    def values(self, forecast: Forecast, place: TargetNode) -> dict[str, Any]:
         return within(forecast, place, self._bytes)
 
     def lines(self, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -41,7 +41,7 @@ class Within:
         yield f"fewest ranks that fit: {min(fitting)}" if fitting else f"none fits; {ADVICE}"
 
 
-def within(forecast: Forecast, place_: Place, memory: int) -> dict[str, Any]:
+def within(forecast: Forecast, place_: TargetNode, memory: int) -> dict[str, Any]:
     """Return the bytes in memory and on disk of a node with a limit, and the disk traffic of a training epoch.
 
     All ranks count as large as the largest.

@@ -19,11 +19,11 @@ from hpcgnn.extras.offload.folders import check_folder, check_space, folder_of
 from hpcgnn.extras.offload.limits import Limit, portion
 from hpcgnn.extras.offload.on_disk import bytes_at_work
 from hpcgnn.extras.offload.pruned import FilteredSize, pruned_size
-from hpcgnn.extras.offload.scratch import REQUEST, THREADS, Scratch
+from hpcgnn.extras.offload.scratch import REQUEST, THREADS, ScratchFile
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.stored import StoredRows
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows
 from hpcgnn.plan.run_plan import RunPlan
@@ -110,7 +110,7 @@ def bytes_on_disk(spec: ModelSpec, rows: int, columns: int) -> tuple[int, int]:
 
 def placed(
     plan: RunPlan, probe: StepProbe, limit: Limit, learns: bool, comm: Communicator, local: LocalGraph, columns: int
-) -> tuple[Scratch | None, Placing]:
+) -> tuple[ScratchFile | None, Placing]:
     """(the scratch file, or None where nothing goes to disk; the Placing). Collective, with the same Placing on all
     ranks.
 
@@ -140,7 +140,7 @@ def placed(
     folder = folder_of(config)
     with comm.together("making a scratch file"):
         check_folder(folder, limit)
-        scratch = Scratch(folder)
+        scratch = ScratchFile(folder)
     read = bytes_read_at_a_time(spec, rows, columns, tile_rows())
     _check_pruned(limit, comm, lasting, at_work + read, pruned)
     given = portion(limit, comm, lasting + at_work, kept + sum(sizes))

@@ -24,9 +24,9 @@ def make_policy(plan: RunPlan, session: Session, buffers: Any, probe: Any, learn
 
 def make_addition(config: Config) -> Any:
     """The part of an estimate on a limit."""
-    from hpcgnn.extras.offload.estimate import Within
+    from hpcgnn.extras.offload.estimate import LimitTable
 
-    return Within(config) if has_limit(config) else None
+    return LimitTable(config) if has_limit(config) else None
 
 
 declare("run", "offload", OffloadConfig)

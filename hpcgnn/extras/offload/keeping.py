@@ -6,7 +6,7 @@ has to go. That much is written as soon as it is saved, while the next layers co
 growing needs, the rank waits until there is room.
 
 Memory that went to the file is never read again. The owner of a saved tensor drops its reference, and gets the tensor
-back, at a new place, from `Kept.tensor()`.
+back, at a new place, from `SavedTensor.tensor()`.
 """
 
 import time
@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from hpcgnn.extras.offload.scratch import Scratch
+from hpcgnn.extras.offload.scratch import ScratchFile
 from hpcgnn.memory.arena import SMALL, Arena, rounded
-from hpcgnn.memory.stored import Keeper, Kept
+from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
 
 
 class Store:
@@ -48,18 +48,18 @@ class Store:
         return self._keeper.awake(self)
 
     def __del__(self) -> None:
-        """Nobody keeps it any more. The collector may call this anywhere: see `Scratch.give_back`."""
+        """Nobody keeps it any more. The collector may call this anywhere: see `ScratchFile.give_back`."""
         self._keeper.release(self)
 
 
-class DiskKeeper(Keeper):
+class DiskKeeper(SavedTensorPool):
     """Keeps tensors such that an arena stays within a budget, if possible: others go to the scratch file.
 
     Attributes:
         waited: seconds of waiting for the scratch file.
     """
 
-    def __init__(self, arena: Arena, budget: int, scratch: Scratch) -> None:
+    def __init__(self, arena: Arena, budget: int, scratch: ScratchFile) -> None:
         self.budget, self.scratch, self._arena = budget, scratch, arena
         self.waited = 0.0
         self.most = self._expected = self._going = 0
@@ -87,10 +87,10 @@ class DiskKeeper(Keeper):
             self._land(store)
         self._expected, self.most, self._going, self._returning = self.most, 0, 0, False
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
         storage = tensor.untyped_storage()
         if storage.nbytes() < SMALL:
-            return Kept(tensor)
+            return SavedTensor(tensor)
         store = self._by_address.get(storage.data_ptr())
         if store is None:
             outside = not self._arena.holds(tensor)
@@ -101,7 +101,7 @@ class DiskKeeper(Keeper):
             while outside and self.make_room(0):
                 pass
             self._write_behind()
-        return Kept(tensor, store.memory)
+        return SavedTensor(tensor, store.memory)
 
     def gone(self, address: int) -> None:
         self._by_address.pop(address, None)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from hpcgnn.extras.offload.scratch import REQUEST, Scratch
+from hpcgnn.extras.offload.scratch import REQUEST, ScratchFile
 from hpcgnn.memory.arena import Arena, rounded
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 
 
 def _block(width: int, dtype: torch.dtype, tile: int) -> int:
@@ -52,7 +52,7 @@ class OnDisk(StoredRows):
 
     def __init__(
         self,
-        scratch: Scratch,
+        scratch: ScratchFile,
         arena: Arena,
         shape: tuple[int, int],
         dtype: torch.dtype,

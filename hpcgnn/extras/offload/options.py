@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.errors import ConfigError
+from hpcgnn.option_fields import option
 from hpcgnn.options.run import RunConfig
 from hpcgnn.plan.rules import schedules_with
 from hpcgnn.plan.run_plan import RunPlan

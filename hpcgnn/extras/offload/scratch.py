@@ -44,7 +44,7 @@ class ScratchError(HpcgnnError):
     """A scratch file that cannot be made, written or read."""
 
 
-class Scratch:
+class ScratchFile:
     """A file without a name in `folder`.
 
     Attributes:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.start_torch import StartedTorch
-from hpcgnn.comm.torch_transport import FOREVER, Request, TorchCommunicator
+from hpcgnn.comm.torch_transport import FOREVER, TorchCommunicator, TorchRequest
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.oneccl.alltoall import Packed, pack
 
@@ -52,7 +52,9 @@ class AllToAllCommunicator(TorchCommunicator):
 
     pairwise = False
 
-    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> tuple[list[Request], list[Request]]:
+    def _begin(
+        self, outgoing: list[Message], incoming: list[Message], tag: int
+    ) -> tuple[list[TorchRequest], list[TorchRequest]]:
         if self.size == 1 and not outgoing and not incoming:
             return [], []
         packed = pack(outgoing, incoming, tag, self.size)
@@ -60,13 +62,15 @@ class AllToAllCommunicator(TorchCommunicator):
         told = torch.empty_like(packed.header)
         first = self._exchange_parts(told, packed.header, [], [])
         second = self._exchange_parts(result, packed.given, packed.received, packed.sent)
-        return [_Arrival(first, second, (packed.header, told, packed.given, result), packed)], []
+        return [_CclArrival(first, second, (packed.header, told, packed.given, result), packed)], []
 
 
-class _Arrival(Request):
+class _CclArrival(TorchRequest):
     """An exchange under way: its header first, then its data, cut into the waiting tensors."""
 
-    def __init__(self, first: Request, second: Request, kept: tuple[torch.Tensor, ...], packed: Packed) -> None:
+    def __init__(
+        self, first: TorchRequest, second: TorchRequest, kept: tuple[torch.Tensor, ...], packed: Packed
+    ) -> None:
         super().__init__(None, "", *kept)
         self._first, self._second, self._packed = first, second, packed
 

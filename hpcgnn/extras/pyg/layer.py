@@ -75,7 +75,7 @@ class PygLayer(nn.Module):
         if not self._edges:
             refuse(layer, "its forward() takes no edge_index, as a layer on one given graph does", "use another layer")
         self.layer, self.number, self.keep_messages = layer, number, keep_messages
-        self._parts = [_Part(each, number + place, keep_messages) for place, each in enumerate(parts)]
+        self._parts = [_LayerPart(each, number + place, keep_messages) for place, each in enumerate(parts)]
         _check_rows(layer)
         adds = any(part.rule and getattr(part.layer, "add_self_loops", False) for part in self._parts)
         self.traits = LayerTraits(self_loops="add" if adds else "keep")
@@ -145,7 +145,7 @@ def _normalise(norm: Any, graph: Graph, x: torch.Tensor) -> torch.Tensor:
     return BatchNorm.forward(norm, graph, x)
 
 
-class _Part:
+class _LayerPart:
     """A MessagePassing layer, and how it is served.
 
     Attributes:

@@ -4,10 +4,10 @@
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.offering import lazily
+from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
     from hpcgnn.extras.readers.dgl_objects import from_dgl as from_dgl
 
 __all__ = ["from_dgl"]
-__getattr__, __dir__ = lazily(__name__, {"from_dgl": "hpcgnn.extras.readers.dgl_objects"})
+__getattr__, __dir__ = lazy_exports(__name__, {"from_dgl": "hpcgnn.extras.readers.dgl_objects"})

@@ -18,7 +18,7 @@ class _Graph:
     """In place of GraphBolt's class: `_c_csc_graph` is the other object."""
 
 
-class _State:
+class _TorchScript:
     """In place of an object of TorchScript. held: {name: {name: tensor}}."""
 
     def __setstate__(self, state: Any) -> None:
@@ -27,7 +27,7 @@ class _State:
 
 _STANDING_IN = {
     "dgl.graphbolt.impl.fused_csc_sampling_graph.FusedCSCSamplingGraph": _Graph,
-    "torch.ScriptObject": _State,
+    "torch.ScriptObject": _TorchScript,
 }
 
 

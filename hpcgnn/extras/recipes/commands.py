@@ -8,7 +8,7 @@ from hpcgnn.cli.commands import Commands, on_ranks
 from hpcgnn.config import Choices, make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.correct_and_smooth import part, steps
-from hpcgnn.extras.recipes.hops import OPERATORS, Request
+from hpcgnn.extras.recipes.hops import OPERATORS, HopRequest
 
 _OPTIONS = ("graph", "partition", "self_loops", "halo_buffer", "threads", "precision", "watchdog")
 PROPAGATE = """\
@@ -74,10 +74,12 @@ def add_propagate(commands: Commands, choices: Choices) -> None:
     _add_common(command, choices, process_propagate)
 
 
-def request_of(arguments: argparse.Namespace) -> Request:
-    """The Request of parsed arguments: words of this command alone, for an option of `train` has one of these names."""
+def request_of(arguments: argparse.Namespace) -> HopRequest:
+    """The HopRequest of parsed arguments: words of this command alone, for an option of `train` has one of these
+    names.
+    """
     taken = (arguments.output, arguments.operators, arguments.hops, arguments.teleport, arguments.force)
-    return Request(*taken, arguments.label_hops)
+    return HopRequest(*taken, arguments.label_hops)
 
 
 def process_propagate(arguments: argparse.Namespace, choices: Choices) -> int:

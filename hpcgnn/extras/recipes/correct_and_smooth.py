@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from hpcgnn.app.corrections import Correction, Entry
+from hpcgnn.app.corrections import Correction, CorrectionEntry
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
-from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.graphfile.label_files import CLASSIFICATION
 from hpcgnn.nn.spec import ModelSpec
 
 # Larger factors of an error are of rows that hardly any error has reached.
@@ -116,4 +116,4 @@ def _of(arguments: argparse.Namespace) -> Correction | None:
     return None
 
 
-ENTRY = Entry(_add, _of)
+ENTRY = CorrectionEntry(_add, _of)

@@ -19,11 +19,11 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.operators import WeightedSum
 from hpcgnn.schedules.full_halo import FullHalo
 
 _TILE = 1 << 20
@@ -48,7 +48,7 @@ OPERATORS = {"sym": "sym", "mean": "mean", "ppr": "sym"}
 
 
 @dataclass(frozen=True)
-class Request:
+class HopRequest:
     """The request of `hpcgnn propagate`.
 
     Attributes:
@@ -94,7 +94,7 @@ def features_of(local: LocalGraph) -> torch.Tensor:
     return _dense(features) if isinstance(features, SparseRows) else features
 
 
-def hops_of(halo: FullHalo, x: torch.Tensor, request: Request) -> Iterator[torch.Tensor]:
+def hops_of(halo: FullHalo, x: torch.Tensor, request: HopRequest) -> Iterator[torch.Tensor]:
     """Yield the hops (n_p, F) of rows x of own nodes, of one operator after another.
 
     Collective: exhaust it on all ranks, without autograd. The caller must not change a yielded hop.
@@ -103,7 +103,7 @@ def hops_of(halo: FullHalo, x: torch.Tensor, request: Request) -> Iterator[torch
         yield from _hops(halo, name, x, request.hops, request.teleport)
 
 
-def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request: Request) -> Iterator[torch.Tensor]:
+def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request: HopRequest) -> Iterator[torch.Tensor]:
     """Yield the hops (n_p, C) of labels, as `hops_of`. It holds all hops of an operator at a time."""
     train = local.mask("train")
     fold = torch.where(train, _folds(local.original_id), -1)
@@ -121,7 +121,7 @@ def label_hops_of(halo: FullHalo, local: LocalGraph, dtype: torch.dtype, request
 
 
 def _hops(halo: FullHalo, name: str, x: torch.Tensor, hops: int, teleport: float) -> Iterator[torch.Tensor]:
-    operator, y = halo.operator(Linear(OPERATORS[name], x.dtype)), x
+    operator, y = halo.operator(WeightedSum(OPERATORS[name], x.dtype)), x
     for _ in range(hops):
         y = operator(y)
         if name == "ppr":

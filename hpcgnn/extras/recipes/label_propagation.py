@@ -15,7 +15,7 @@ from hpcgnn.engine.summary import rows_of_metrics
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
 from hpcgnn.graph.load import load_local_graph
-from hpcgnn.graphfile.labels import CLASSIFICATION
+from hpcgnn.graphfile.label_files import CLASSIFICATION
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.plan.model_spec import DTYPES

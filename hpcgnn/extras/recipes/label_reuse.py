@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.hops import show_labels
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.option_fields import option
 from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.labels import Objective
-from hpcgnn.tasks.registry import TASKS
+from hpcgnn.tasks.task_registry import TASKS
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer

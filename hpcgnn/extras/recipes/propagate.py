@@ -21,7 +21,7 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import GraphError
-from hpcgnn.extras.recipes.hops import OPERATORS, Request, check_roots, features_of, hops_of, label_hops_of
+from hpcgnn.extras.recipes.hops import OPERATORS, HopRequest, check_roots, features_of, hops_of, label_hops_of
 from hpcgnn.extras.recipes.other_features import with_other_features
 from hpcgnn.graph.load import load_local_graph, read_clusters
 from hpcgnn.graph.local import LocalGraph
@@ -35,7 +35,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.terminal import tell
 
 
-def propagate_features(config: Config, session: Session, request: Request) -> int:
+def propagate_features(config: Config, session: Session, request: HopRequest) -> int:
     """Write a copy of config.data.graph whose features are hops side by side. Collective. Returns 0."""
     comm, started = session.comm, time.perf_counter()
     start_logging(comm.rank)
@@ -86,7 +86,7 @@ def propagate_features(config: Config, session: Session, request: Request) -> in
 
 
 def _parts(
-    config: Config, comm: Communicator, file: GraphFile, clusters: np.ndarray, request: Request
+    config: Config, comm: Communicator, file: GraphFile, clusters: np.ndarray, request: HopRequest
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """Yield (number of a group of columns, its rows of owned nodes, rows of the file that these are).
 

@@ -14,7 +14,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.recipes.hops import check_roots
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.operators import WeightedSum
 from hpcgnn.schedules.full_halo import FullHalo
 
 Bound = Callable[[torch.Tensor], torch.Tensor]
@@ -41,7 +41,7 @@ class Spreading:
                 "no node is marked train and labelled, so that no label can spread; expected a graph with a split"
             )
         check_roots(local, comm, "labels spread")
-        self._operator = FullHalo(local, comm, buffers).operator(Linear("sym", dtype))
+        self._operator = FullHalo(local, comm, buffers).operator(WeightedSum("sym", dtype))
         self.hot = F.one_hot(local.labels[self.known], local.num_classes).to(dtype)
 
     def total(self, values: torch.Tensor) -> torch.Tensor:

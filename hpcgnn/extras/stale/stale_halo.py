@@ -30,15 +30,15 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.extras.stale.streams import Mailbox, PushedGradients, StaleExchange, UsedRows
 from hpcgnn.graph.blocks import transposed
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.ops.draws import Randomness
+from hpcgnn.ops.operator_context import HaloFacts, PushContext
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.ops.site import Facts, PushedSite
+from hpcgnn.option_fields import option
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import AllreduceEveryStep, PushedHalo, Schedule, ScheduleEntry
 from hpcgnn.schedules.full_halo import ApproximateInTraining, FullHalo, make_wire
@@ -63,7 +63,7 @@ class StaleConfig(ScheduleConfig):
 
 
 class StaleHalo(PushedHalo):
-    """The halo of r epochs ago. delay: r, at least 1; wire: Wire; facts: Facts."""
+    """The halo of r epochs ago. delay: r, at least 1; wire: RowCodec; facts: HaloFacts."""
 
     name, has_state = "stale", True
 
@@ -72,8 +72,8 @@ class StaleHalo(PushedHalo):
         local: LocalGraph,
         comm: Communicator,
         buffers: HaloBuffers,
-        wire: Wire,
-        facts: Facts,
+        wire: RowCodec,
+        facts: HaloFacts,
         delay: int,
     ) -> None:
         self._local, self._comm, self._buffers, self._wire, self._facts = local, comm, buffers, wire, facts
@@ -115,7 +115,7 @@ class StaleHalo(PushedHalo):
                 box.load_state({each.removeprefix(start): self._saved.pop(each) for each in mine})
             used = UsedRows(exchange, inward.own, inward.halo)
             push = PushedGradients(exchange, self._local.outward.own, self.transposed)
-            site = PushedSite(self._local, used, push, self._facts, old=True)
+            site = PushContext(self._local, used, push, self._facts, old=True)
             self._operators.append((description, description.pushed(site)))
         known, operator = self._operators[number]
         assert known == description, "a model must call the same operators in the same order in every epoch"
@@ -150,7 +150,7 @@ def build_stale(
     sync = AllreduceEveryStep(comm)
     if options.stale_epochs == 0:
         return Schedule(full_halo(local, comm, buffers, config, random), sync)
-    facts, wire = Facts(local, comm), make_wire(options, local, random)
+    facts, wire = HaloFacts(local, comm), make_wire(options, local, random)
     exact = FullHalo(local, comm, buffers, facts=facts)
     training = StaleHalo(local, comm, buffers, wire, facts, options.stale_epochs)
     return Schedule(ApproximateInTraining(exact, training), sync)

@@ -4,7 +4,7 @@ The pushed operators of ops/ call them as a Stream. `used` yields blocks with th
 and sends this epoch's. `pushed` yields the transposed blocks with the same rows and memory for their gradients. These
 leave in the background, and it adds the gradients that others sent r epochs ago. So a rank's gradient of its epoch is
 whole and consistent, and reaches the owners of the rows r epochs later. The two are not each other's adjoint. An
-operator over them must take the gradient of weights from its used rows (ops/convolution.py), not from the result
+operator over them must take the gradient of weights from its used rows (ops/convolve.py), not from the result
 of `pushed`.
 
 A stream ends before the layer does, in bounded memory. Rows used r epochs later cannot. A mailbox keeps r + 1 epochs of
@@ -19,12 +19,12 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, Part
+from hpcgnn.exchange.edges import EdgesT, StreamPart
 from hpcgnn.exchange.plan import HaloPlan
-from hpcgnn.exchange.sending import Scaled, Sending
-from hpcgnn.exchange.stream import Returns, Rows, RowStream
+from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
+from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
+from hpcgnn.exchange.stream import ReturnBuffer, RowStream, StreamInput
 from hpcgnn.exchange.transfer import Turn
-from hpcgnn.exchange.wire import Form, MessageGroup, Wire, encode
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Mailbox:
         sent = 0 if self._outgoing is None else self.form.buffer_bytes(self._lanes[0])
         return sent + sum(letter.data.nbytes for letter in self._letters)
 
-    def prepare(self, form: Form) -> MessageGroup:
+    def prepare(self, form: RowFormat) -> MessageGroup:
         """The messages to be filled, before `post`. form: the same in every epoch."""
         self._sent.finish_sending()
         if self._outgoing is None:
@@ -108,7 +108,7 @@ class StaleExchange:
     plan: of the in-edges; delay: r, at least 1. boxes: the Mailboxes of rows and of gradients, by name.
     """
 
-    def __init__(self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: Wire, delay: int) -> None:
+    def __init__(self, plan: HaloPlan, buffers: HaloBuffers, comm: Communicator, wire: RowCodec, delay: int) -> None:
         self.turn = Turn(0, range(len(plan.rounds)), plan)
         self.buffers, self.wire, self.rank, self.longest = buffers, wire, plan.peers.number, plan.longest_round
         self.ahead, self.home = (Mailbox(comm, self.turn, delay, home) for home in (False, True))
@@ -126,7 +126,9 @@ class UsedRows(RowStream[EdgesT]):
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
@@ -135,10 +137,10 @@ class UsedRows(RowStream[EdgesT]):
             wire.encode(message, form, Scaled(x, scale, scale), sent, draw, stale.rank, number)
         stale.ahead.post()
         _, wide = stale.memory(form.widened_bytes, 0)
-        yield Part(self.own, x, rows.scale)
+        yield StreamPart(self.own, x, rows.scale)
         stale.ahead.open()
         for index, start, stop in stale.turn.places:
-            yield Part(self.halo[index], stale.ahead.opened.read(start, stop, wide))
+            yield StreamPart(self.halo[index], stale.ahead.opened.read(start, stop, wide))
 
 
 class PushedGradients(RowStream[EdgesT]):
@@ -147,7 +149,9 @@ class PushedGradients(RowStream[EdgesT]):
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         assert returns is not None, "gradients are what it sends"
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead, home = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead, stale.home
@@ -155,11 +159,11 @@ class PushedGradients(RowStream[EdgesT]):
         messages, row = home.prepare(form), total.shape[1] * total.dtype.itemsize
         widened = max(form.widened_bytes, ahead.form.widened_bytes if x.shape[1] else 0)
         summed, wide = stale.memory(widened, row)
-        yield Part(self.own, x, None, total)
+        yield StreamPart(self.own, x, None, total)
         for index, start, stop in stale.turn.places:
             back = summed[: (stop - start) * row].view(form.dtype).view(stop - start, form.width).zero_()
             used = ahead.opened.read(start, stop, wide) if x.shape[1] else back[:, :0]
-            yield Part(self.halo[index], used, None, back)
+            yield StreamPart(self.halo[index], used, None, back)
             for lane, part, before in zip(messages.lanes, messages.parts, messages.starts, strict=False):
                 first, last = max(start, before), min(stop, before + lane.rows)
                 if first < last:
@@ -175,7 +179,7 @@ class PushedGradients(RowStream[EdgesT]):
                 first += some.count
 
 
-def _add_transposed(total: torch.Tensor, sent: Sending, rows: torch.Tensor) -> None:
+def _add_transposed(total: torch.Tensor, sent: SendMatrix, rows: torch.Tensor) -> None:
     """total (n_p, F) += Sᵀ rows (count, F), the returns for the rows sent to one rank, without scales."""
     sums = sent.sums
     if sums is None:

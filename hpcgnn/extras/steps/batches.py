@@ -19,7 +19,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.pruning import prune
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.schedules.base import Optimizer, Schedule, Stage, Step
+from hpcgnn.schedules.base import OptimizerState, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import build_sar
 
@@ -42,7 +42,7 @@ class StepsOfBatches(StepsInTurn):
         train = self._local.mask("train")
         self._batches = [self._batch(graph, train & (self._dealt == number)) for number in range(self.count)]
 
-    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[OptimizerState]) -> Iterator[Step]:
         """A step for each share."""
         if not self._batches:
             self.prepare(graph)

@@ -37,7 +37,7 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import NARROW
+from hpcgnn.exchange.row_codec import NARROW
 from hpcgnn.extras.steps.histories import HistoricalGradients, HistoricalRows, History
 from hpcgnn.extras.steps.options import StepsConfig, options_of
 from hpcgnn.extras.steps.share_rows import Draws, edges_of_rank, rows_of_layers, rows_of_shares
@@ -47,9 +47,9 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.graph import Graph, Operators
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
+from hpcgnn.ops.operator_context import HaloFacts, PushContext
 from hpcgnn.ops.operators import Made, Operator
-from hpcgnn.ops.site import Facts, PushedSite
-from hpcgnn.schedules.base import Optimizer, PushedHalo, Schedule, Stage, Step
+from hpcgnn.schedules.base import OptimizerState, PushedHalo, Schedule, Stage, Step
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.schedules.sar import build_sar
 
@@ -69,7 +69,7 @@ class HistoricalHalo(FullHalo):
     def __init__(
         self, local: LocalGraph, comm: Communicator, buffers: HaloBuffers, options: StepsConfig, random: Randomness
     ) -> None:
-        self._facts = Facts(local, comm)
+        self._facts = HaloFacts(local, comm)
         super().__init__(local, comm, buffers, facts=self._facts)
         self.has_state, self.filled = True, False
         cluster = torch.zeros(local.num_owned, dtype=torch.int32) if local.cluster is None else local.cluster
@@ -155,7 +155,7 @@ class ShareHalo(PushedHalo):
         ids: torch.Tensor,
         comm: Communicator,
         buffers: HaloBuffers,
-        facts: Facts,
+        facts: HaloFacts,
     ) -> None:
         self._share, self._whole, self._ids = share, whole, ids
         self._comm, self._buffers, self._facts = comm, buffers, facts
@@ -168,7 +168,7 @@ class ShareHalo(PushedHalo):
             crossing, both = share.crossing, (self._comm, self._buffers)
             used = HistoricalRows(history, crossing, inward.own, share.block, *both)
             push = HistoricalGradients(history, crossing, outward.own, share.near, lambda: share.back, *both)
-            site = PushedSite(share.local, used, push, self._facts, self._ids, old=True)
+            site = PushContext(share.local, used, push, self._facts, self._ids, old=True)
             self._operators[number] = description, description.pushed(site)
         known, operator = self._operators[number]
         assert known == description, "a model must call the same operators in the same order in every step"
@@ -187,7 +187,7 @@ class StepsOfShares(StepsInTurn):
         """Make the shares."""
         self._graphs = [graph.pruned(views) for views in self._halo.split(self._model)]
 
-    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[Optimizer]) -> Iterator[Step]:
+    def steps(self, epoch: int, stage: Stage, graph: Graph, optimizers: Sequence[OptimizerState]) -> Iterator[Step]:
         """A step for each share."""
         halo = self._halo
         if not self._graphs:

@@ -17,16 +17,16 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, Part
-from hpcgnn.exchange.stream import Returns, Rows, RowStream
-from hpcgnn.exchange.wire import Form
+from hpcgnn.exchange.edges import EdgesT, StreamPart
+from hpcgnn.exchange.row_codec import RowFormat
+from hpcgnn.exchange.stream import ReturnBuffer, RowStream, StreamInput
 
 #: (a rank, int32: numbers of rows).
 Numbers = tuple[int, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Crossing:
+class CrossingRows:
     """The rows of one share that cross between ranks, each pair of ranks in one order on both.
 
     Attributes:
@@ -93,9 +93,9 @@ class History:
         self.rows.index_copy_(0, numbers, x.to(self.rows.dtype))
 
     @property
-    def form(self) -> Form:
+    def form(self) -> RowFormat:
         """Of the rows as they travel."""
-        return Form(self.rows.shape[1] + self.factors.shape[1] * 4 // self.rows.itemsize, 0, self.rows.dtype)
+        return RowFormat(self.rows.shape[1] + self.factors.shape[1] * 4 // self.rows.itemsize, 0, self.rows.dtype)
 
     def packed(self, numbers: torch.Tensor) -> torch.Tensor:
         """A message with the rows of these numbers (int32), and their factors behind them."""
@@ -130,27 +130,35 @@ class HistoricalRows(RowStream[EdgesT]):
     """Fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges."""
 
     def __init__(
-        self, history: History, crossing: Crossing, own: EdgesT, edges: EdgesT, comm: Communicator, buffers: HaloBuffers
+        self,
+        history: History,
+        crossing: CrossingRows,
+        own: EdgesT,
+        edges: EdgesT,
+        comm: Communicator,
+        buffers: HaloBuffers,
     ) -> None:
         self.own, self.buffers, self._crossing = own, buffers, crossing
         self._history, self._edges, self._comm = history, edges, comm
         buffers.cuts(self)
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
         history, crossing = self._history, self._crossing
         history.store(crossing.rows, x)
         come = exchanged(history.packed, history.form, crossing.sent, crossing.received, kind, self._comm)
-        yield Part(self.own, rows.x, rows.scale)
+        yield StreamPart(self.own, rows.x, rows.scale)
         for columns, arrived in come:
             history.take(columns, arrived)
-        yield Part(self._edges, history.rows, history.scale)
+        yield StreamPart(self._edges, history.rows, history.scale)
 
 
 class HistoricalGradients(RowStream[EdgesT]):
     """The same rows along the transposed edges of a share. Returns must be given.
 
-    own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
+    own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of CrossingRows.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
     rows. Others get `near`.
     """
@@ -158,7 +166,7 @@ class HistoricalGradients(RowStream[EdgesT]):
     def __init__(
         self,
         history: History,
-        crossing: Crossing,
+        crossing: CrossingRows,
         own: EdgesT,
         near: EdgesT,
         edges: Callable[[], EdgesT],
@@ -169,20 +177,22 @@ class HistoricalGradients(RowStream[EdgesT]):
         self._history, self._crossing, self._comm = history, crossing, comm
         buffers.cuts(self)
 
-    def __call__(self, rows: Rows, kind: str, returns: Returns | None = None) -> Iterator[Part[EdgesT]]:
+    def __call__(
+        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
+    ) -> Iterator[StreamPart[EdgesT]]:
         assert returns is not None, "gradients are what it sends"
         crossing, values, total = self._crossing, self._history.rows, returns.total
-        form = Form(total.shape[1], 0, total.dtype)
-        yield Part(self.own, rows.x, None, total)
+        form = RowFormat(total.shape[1], 0, total.dtype)
+        yield StreamPart(self.own, rows.x, None, total)
         if rows.x.shape[1]:
             block, back = self._edges(), self.buffers.arena.empty_like(values)
             assert block.rows is not None, "it stores the columns that have edges"
             back.index_fill_(0, block.rows.long(), 0.0)
-            yield Part(block, values, None, back)
+            yield StreamPart(block, values, None, back)
             back = back[crossing.near]
         else:
             back = self.buffers.arena.empty(len(crossing.near), total.shape[1], dtype=total.dtype).zero_()
-            yield Part(self._near, values, None, back)
+            yield StreamPart(self._near, values, None, back)
         kernels.add_rows(total, crossing.own, back[: len(crossing.own)], distinct=True)
 
         def packed(numbers: torch.Tensor) -> torch.Tensor:
@@ -196,7 +206,7 @@ class HistoricalGradients(RowStream[EdgesT]):
 
 def exchanged(
     packed: Callable[[torch.Tensor], torch.Tensor],
-    form: Form,
+    form: RowFormat,
     sent: list[Numbers],
     received: list[Numbers],
     kind: str,

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import cast
 
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.option_fields import option
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.plan.rules import models_with
 

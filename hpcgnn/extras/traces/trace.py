@@ -2,9 +2,9 @@
 `about:tracing`.
 
 A rank's file is in the Trace Event Format: complete events (`"ph": "X"`) with `ts` and `dur` in microseconds of rank
-0's clock since the trace began, and `pid` for the rank. In the traced epochs, the communicator has a Tape that records
-streams and waits. This module adds the clock's phases and the kernels to the same tape. Other epochs have no tape and
-no cost.
+0's clock since the trace began, and `pid` for the rank. In the traced epochs, the communicator has a SpanRecorder that
+records streams and waits. This module adds the clock's phases and the kernels to the same tape. Other epochs have no
+tape and no cost.
 """
 
 import contextlib
@@ -23,12 +23,12 @@ import torch
 from hpcgnn import __version__, kernels
 from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
-from hpcgnn.comm.tape import Tape, clock
+from hpcgnn.comm.span_recorder import SpanRecorder, clock
 from hpcgnn.config import Config
-from hpcgnn.declaring import option
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import ConfigError, RunDirError
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.option_fields import option
 from hpcgnn.options.run import RunConfig
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.records import to_json, write_atomically
@@ -98,7 +98,7 @@ class Tracer(Plugin):
     def __init__(self, config: Config, comm: Communicator) -> None:
         self._first, self._last = epochs_to_trace(asked(config))
         self._comm, self._folder = comm, Path(config.run.run_dir) / FOLDER
-        self._tape: Tape | None = None
+        self._tape: SpanRecorder | None = None
         self.epochs: list[int] = []
 
     @contextlib.contextmanager
@@ -145,7 +145,7 @@ class Tracer(Plugin):
         if hosts[self._comm.rank][0] == hosts[0][0]:  # processes of one system read the same clock
             self._offset = self._uncertain = 0.0
         self._origin = hosts[0][1]
-        self._tape = Tape()
+        self._tape = SpanRecorder()
 
     def checkpoint(self) -> AbstractContextManager[None]:
         return self.watch("checkpoint")
@@ -187,7 +187,7 @@ class Tracer(Plugin):
             if int(file.name[5:].split(".")[0]) >= self._comm.size:
                 file.unlink()
 
-    def _document(self, tape: Tape) -> dict[str, Any]:
+    def _document(self, tape: SpanRecorder) -> dict[str, Any]:
         """Return the JSON document of this rank."""
         rank, host = self._comm.rank, socket.gethostname()
         events: list[dict[str, Any]] = [

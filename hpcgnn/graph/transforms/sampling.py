@@ -13,7 +13,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.plan import HaloPlan, of_offsets, parts
 from hpcgnn.exchange.rounds import Segment
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.send_matrix import SendMatrix
 from hpcgnn.graph.blocks import Block, sampled
 
 
@@ -70,7 +70,7 @@ def sample_plan(
         peers,
         of_offsets(plan.receive_counts, keep_in.numpy()),
         of_offsets(plan.send_counts, keep_out.numpy()),
-        Sending(plan.send_rows[keep_out]),
+        SendMatrix(plan.send_rows[keep_out]),
         plan.rounds,
         plan.sizes,
         before_in[plan.starts],

@@ -19,17 +19,17 @@ import torch
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.nodes import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.send_matrix import SendMatrix
 from hpcgnn.graph.blocks import EdgeArrays, own_block, weight_sums
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.transforms.pruning import filtered, numbers
 from hpcgnn.graphfile.ranges import permuted_rows
-from hpcgnn.memory.stored import StoredRows
+from hpcgnn.memory.saved_tensors import StoredRows
 
 _NONE = np.zeros(0, np.int64)
-_NO_ROWS = Sending(torch.zeros(0, dtype=torch.int32))
+_NO_ROWS = SendMatrix(torch.zeros(0, dtype=torch.int32))
 _NO_HALO = HaloPlan(Peers.alone(0, 1), _NONE, _NONE, _NO_ROWS, [], [], np.zeros(1, np.int64), 1, None)
 
 

@@ -11,8 +11,8 @@ sent, a sum returns for j; where a sum was sent for i, the row of i returns. So 
 and an undirected graph has one cover for each pair of ranks.
 
 The result is an Adjacency like any other. A received sum is a column of the halo with one edge, of weight 1, to its
-row. A sparse matrix makes the sent rows (exchange/sending.py). Streams, rounds and operators do not know of it. Scales
-of sources are applied before a sum, scales of rows after it.
+row. A sparse matrix makes the sent rows (exchange/send_matrix.py). Streams, rounds and operators do not know of it.
+Scales of sources are applied before a sum, scales of rows after it.
 
 The row serves an edge with both ends in the cover, at the receiver. Among the least covers the chosen one gives less
 work to the rank with more edges.
@@ -30,7 +30,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
-from hpcgnn.exchange.sending import PartialSums, Sending
+from hpcgnn.exchange.send_matrix import PartialSums, SendMatrix
 from hpcgnn.graph.blocks import edges_of, halo_blocks
 from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover, places
 from hpcgnn.graph.local import Adjacency, LocalGraph
@@ -268,8 +268,8 @@ def _served(
     return replace(adjacency, halo=halo, plan=made, counted=adjacency.num_edges, row_counts=counts)
 
 
-def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) -> tuple[Sending, np.ndarray]:
-    """(Sending, int64 (N - 1,) rows for each ring offset) of a direction. Collective over the node.
+def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) -> tuple[SendMatrix, np.ndarray]:
+    """(SendMatrix, int64 (N - 1,) rows for each ring offset) of a direction. Collective over the node.
 
     back, columns: of the other direction, the latter of the pairs that this rank plans.
     """
@@ -321,4 +321,4 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
         None if weight is None else joined_all(weight),
     )
     kernels.check_block(indptr, summed.indices, None, len(summed.at), sources)
-    return Sending(joined_all(torch.cat([torch.zeros(0, dtype=torch.int32), *rows])), summed), counts
+    return SendMatrix(joined_all(torch.cat([torch.zeros(0, dtype=torch.int32), *rows])), summed), counts

@@ -20,9 +20,9 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.nodes import NodeRows, Peers, Spread, cap_of_nodes
+from hpcgnn.exchange.nodes import NodeLayout, Peers, SharedRows, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, Neighbours, agreed_plan, gather_halo
-from hpcgnn.exchange.sending import Sending
+from hpcgnn.exchange.send_matrix import SendMatrix
 from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.placement.ownership import MOST_INT32
@@ -59,7 +59,7 @@ def node_plan(
     position = np.empty(len(ids), np.int64)
     position[order] = places_found.numpy()
     rows, sent = _told(peers, unions, comm)
-    sending = Sending(peers.joined(rows, descending=True))
+    sending = SendMatrix(peers.joined(rows, descending=True))
     return agreed_plan(peers, received, sent, sending, cap, comm, near), position
 
 
@@ -108,7 +108,7 @@ def _told(peers: Peers, unions: list[np.ndarray], comm: Communicator) -> tuple[t
 
 
 def within_node(
-    local: LocalGraph, rows: NodeRows, comm: Communicator, returns: bool, widens: bool = False
+    local: LocalGraph, rows: SharedRows, comm: Communicator, returns: bool, widens: bool = False
 ) -> LocalGraph:
     """The LocalGraph of which the rows of this node's ranks are read where they are. returns: whether anything returns
     to the rows along the edges, as under attention; widens: whether rows are narrowed on their way. Collective. Raises
@@ -133,7 +133,7 @@ def within_node(
 
 
 def _joined(
-    adjacency: Adjacency, columns: Spread, peers: Peers, cap: int, comm: Communicator, returns: bool
+    adjacency: Adjacency, columns: NodeLayout, peers: Peers, cap: int, comm: Communicator, returns: bool
 ) -> Adjacency:
     """An Adjacency whose own block has the edges from all ranks of the node. Collective."""
     assert peers.rows is not None, "ranks of a node have memory that they share"
@@ -157,7 +157,9 @@ def _joined(
     return replace(adjacency, own=own, halo=halo, plan=far)
 
 
-def _with_near(own: Block, edges: EdgeArrays, column: np.ndarray, back: np.ndarray | None, columns: Spread) -> Block:
+def _with_near(
+    own: Block, edges: EdgeArrays, column: np.ndarray, back: np.ndarray | None, columns: NodeLayout
+) -> Block:
     """The own block, whose columns become the node's, with the near edges, in the order of rows, behind the own ones of
     each row. column, back: by halo position, the column of a near row, and the row that gets its return.
     """
@@ -181,7 +183,7 @@ def _with_near(own: Block, edges: EdgeArrays, column: np.ndarray, back: np.ndarr
     return made
 
 
-def _neighbours(plan: HaloPlan, rows: NodeRows, columns: Spread, returns: bool) -> Neighbours:
+def _neighbours(plan: HaloPlan, rows: SharedRows, columns: NodeLayout, returns: bool) -> Neighbours:
     """The Neighbours of a direction. plan: of messages between ranks; returns: whether anything returns to the rows of
     others of the node.
     """

@@ -193,7 +193,7 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
-/* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolution.py); all float32. */
+/* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolve.py); all float32. */
 typedef struct {
     const hg_gather_args *gather;       /* of all rows, but for y; NULL: the aggregate is `sums` */
     const float *sums;                  /* (rows, streamed), may be y; else NULL */

@@ -20,7 +20,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.given_links import HELD
-from hpcgnn.graphfile.schema import SPLITS, Csr, Rows
+from hpcgnn.graphfile.schema import SPLITS, Csr, RowReader
 from partition_tools.canonical.links import NAMES
 from partition_tools.graph.counts import largest, stated, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
@@ -190,7 +190,7 @@ def own_ids(ids: np.ndarray, where: object) -> np.ndarray | None:
     return None if ids.dtype.kind in "iu" and np.array_equal(ids, np.arange(len(ids))) else ids
 
 
-def count_nodes(src: np.ndarray, dst: np.ndarray, per_node: list[Rows | Csr | None], reporter: Reporter) -> int:
+def count_nodes(src: np.ndarray, dst: np.ndarray, per_node: list[RowReader | Csr | None], reporter: Reporter) -> int:
     """The rows of the first array with a row for each node, or one more than the largest id."""
     for array in per_node:
         if array is not None:

@@ -9,7 +9,7 @@ import pytest
 from hpcgnn.app.remarks import CROWDED, describe_affinity
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.cores import Binding
-from hpcgnn.listing import every
+from hpcgnn.word_list import every
 
 HOST = socket.gethostname()
 CORES = sorted(os.sched_getaffinity(0))

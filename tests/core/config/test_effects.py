@@ -10,14 +10,14 @@ import pytest
 from hpcgnn.__main__ import build_parser, main, registry_choices
 from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config, read_toml
-from hpcgnn.effects import without_effect
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn.registry import MODELS, register
+from hpcgnn.nn.model_registry import MODELS, register
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.schedules.schedule_registry import register as register_schedule
 from hpcgnn.schedules.tma import TmaConfig
 from hpcgnn.traits import ScheduleTraits
+from hpcgnn.unused_options import without_effect
 
 CHOICES = registry_choices()
 

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from hpcgnn import cores
-from hpcgnn.listing import every
 from hpcgnn.report.read import read_runs
+from hpcgnn.word_list import every
 
 from ..launching import start
 

@@ -7,7 +7,7 @@ from graphs import META
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate import forecast
-from hpcgnn.estimate.small_copy import Direction, Size
+from hpcgnn.estimate.small_copy import CopyDirection, Size
 from hpcgnn.estimate.trial import Experiment
 from hpcgnn.kernels import library
 from hpcgnn.plan.choices import registry_choices
@@ -22,7 +22,7 @@ def configure(**options):
 
 # Tensors of a quarter of it come from the arena, as those of the whole do, and so does what batch norm sums in: of
 # smaller ones memory grows in no straight line.
-WHOLE = Size(4, 56_000, 18_700, 28_000, Direction(280_000, 112_000, 70_000, 70_000, 77_000), None)
+WHOLE = Size(4, 56_000, 18_700, 28_000, CopyDirection(280_000, 112_000, 70_000, 70_000, 77_000), None)
 KINDS = {
     "sage": {"model": "sage", "norm": "batch", "hidden": 32},
     "gat": {"model": "gat", "heads": 2, "hidden": 8, "dropout": 0.0},
@@ -67,7 +67,7 @@ def test_two_copies_foretell_the_rank(kind, monkeypatch):
 
 def test_a_rank_without_training_nodes_is_tried_out():
     config = configure(model="sage")
-    size = Size(3, 50, 0, 40, Direction(100, 60, 35, 25, 40), None)
+    size = Size(3, 50, 0, 40, CopyDirection(100, 60, 35, 25, 40), None)
     rank, _ = forecast.rank_of(Experiment.of(plan(config, META).deciding(False)), size, np.array([4]))
     assert rank.growth > rank.parts["gradients"] > 0
 

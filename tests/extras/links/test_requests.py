@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpcgnn.app.predict import Request
+from hpcgnn.app.predict import PredictRequest
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, FormatError
 from hpcgnn.extras.links.tables import LinkTable, read_pairs
@@ -46,4 +46,4 @@ def test_what_is_refused(task, asked, told):
     config = make_config({"graph": "g.h5", "task": task, "metric": metric, "run_dir": "run"}, registry_choices())
     with pytest.raises(ConfigError, match=told):
         of_request = {name: asked.pop(name) for name in ("output", "nodes") if name in asked}
-        Request(**{"output": "o.csv", **of_request}, table=LinkTable(**asked)).check(config)
+        PredictRequest(**{"output": "o.csv", **of_request}, table=LinkTable(**asked)).check(config)

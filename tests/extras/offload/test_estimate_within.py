@@ -5,7 +5,7 @@ import json
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
 from hpcgnn.estimate.forecast import CountedGraph
-from hpcgnn.estimate.results import Place
+from hpcgnn.estimate.results import TargetNode
 from hpcgnn.extras.offload.estimate import within
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices
@@ -23,7 +23,7 @@ def test_what_has_no_room_is_written_and_read(graph):
         forecast = CountedGraph(file).forecast(config, 1)
 
     def held(memory):
-        return within(forecast, Place(200 << 20, 80 << 20, 1), memory)
+        return within(forecast, TargetNode(200 << 20, 80 << 20, 1), memory)
 
     enough = held(LARGE)
     whole = enough["node_bytes"]

@@ -10,16 +10,16 @@ import torch
 from mpi.training import CHOICES, FEATURES, configure, make_graphs, trained
 
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.loaded_model import load_trained
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
-from hpcgnn.app.trained import load_trained
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload import on_disk
 from hpcgnn.extras.offload.features import Placing, place, reads_of_epoch
 from hpcgnn.extras.offload.on_disk import OnDisk
-from hpcgnn.extras.offload.scratch import Scratch
+from hpcgnn.extras.offload.scratch import ScratchFile
 from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.ops.row_tiles import tiles_of
 
@@ -51,7 +51,7 @@ def stored(folder, columns, results):
 
     def store(arena, local, source):
         shape = local.num_owned, source.columns
-        matrix = OnDisk(Scratch(str(folder)), arena, shape, source.dtype, TILE, columns, results)
+        matrix = OnDisk(ScratchFile(str(folder)), arena, shape, source.dtype, TILE, columns, results)
         return write_features(matrix, source.file, source.ranges, source.order)
 
     return store
@@ -119,7 +119,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
         used = make_config(options_of_run(config.run.run_dir, given), CHOICES)
         output = shared_path / f"p{len(found)}.h5"
-        assert predict(used, job_session, "last", Request(str(output), logits=True, layer=1)) == 0
+        assert predict(used, job_session, "last", PredictRequest(str(output), logits=True, layer=1)) == 0
         assert evaluate(used, job_session, "last") == 0
         comm.barrier()
         record = json.loads((shared_path / "run/evaluation.json").read_text())

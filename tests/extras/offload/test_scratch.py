@@ -9,7 +9,7 @@ import torch
 from hpcgnn.extras.offload.folders import _file_system, check_folder, check_space
 from hpcgnn.extras.offload.keeping import DiskKeeper
 from hpcgnn.extras.offload.limits import Limit
-from hpcgnn.extras.offload.scratch import REQUEST, Scratch, ScratchError
+from hpcgnn.extras.offload.scratch import REQUEST, ScratchError, ScratchFile
 from hpcgnn.memory.arena import GRAIN, SMALL, Arena, rounded
 
 SIZES = GRAIN, REQUEST - GRAIN, REQUEST, 2 * REQUEST + 3 * GRAIN
@@ -29,7 +29,7 @@ def aligned(size):
 
 @pytest.fixture(params=[True, False])
 def scratch(request, tmp_path):
-    found = Scratch(str(tmp_path))
+    found = ScratchFile(str(tmp_path))
     if not request.param:  # as on a file system that cannot be written past the page cache
         import fcntl
 
@@ -86,7 +86,7 @@ def test_other_bytes_are_never_used(scratch, damage, words):
 
 def test_where_none_can_be(tmp_path):
     with pytest.raises(ScratchError, match="cannot make a scratch file"):
-        Scratch(str(tmp_path / "absent"))
+        ScratchFile(str(tmp_path / "absent"))
     with pytest.raises(ScratchError, match="there is no such directory"):
         check_folder(str(tmp_path / "absent"), SAID)
     with pytest.raises(ScratchError, match=r"GiB free; expected 1073741824\.00 GiB for the 1 ranks"):
@@ -99,7 +99,7 @@ def test_where_none_can_be(tmp_path):
 def test_kept_tensors_share_their_memory(tmp_path):
     """Two views of one tensor come back as two views of one tensor, wherever it was meanwhile."""
     arena = Arena()
-    keeper = arena.keeper = DiskKeeper(arena, 0, Scratch(str(tmp_path)))
+    keeper = arena.keeper = DiskKeeper(arena, 0, ScratchFile(str(tmp_path)))
     x = arena.empty(64, SMALL // 64).copy_(torch.arange(SMALL, dtype=torch.float32).view(64, -1))
     whole, columns, expected = arena.keep(x), arena.keep(x[:, 5:9]), x.clone()
     while keeper.free_some():

@@ -10,12 +10,12 @@ from mpi.training import build_trainer, configure, make_graphs, plugin_of
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload import keeping
-from hpcgnn.extras.offload.activations import Within, hold_within, needs
+from hpcgnn.extras.offload.activations import ActivationOffloader, hold_within, needs
 from hpcgnn.extras.offload.limits import Limit
 from hpcgnn.extras.offload.options import READ, WRITTEN
 from hpcgnn.extras.offload.policy import WithinLimit
 from hpcgnn.memory import arena
-from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.plugins.plugin_registry import make_plugins
 
 pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
 
@@ -50,7 +50,7 @@ def trained(comm, config, budget, folder):
     """(losses, metrics, parameters, the Trainer) after some steps within a budget (None: no limit)."""
     trainer = build_trainer(comm, config, "metis")
     if budget is not None:
-        trainer.plugins.append(Within(trainer, budget, str(folder), 0))
+        trainer.plugins.append(ActivationOffloader(trainer, budget, str(folder), 0))
     losses = []
     for stage in range(len(trainer.stages)):
         trainer.begin_stage(stage, STEPS * stage)
@@ -65,7 +65,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
     losses, metrics, parameters, free = trained(comm, config, None, tmp_path)
     for budget in (0, free.buffers.arena.nbytes // 2):
         again, found, others, trainer = trained(comm, config, budget, tmp_path)
-        keeper = plugin_of(trainer, Within).keeper
+        keeper = plugin_of(trainer, ActivationOffloader).keeper
         assert again == losses and repr(found) == repr(metrics)  # NaN is not equal to itself
         assert all(torch.equal(a, b) for a, b in zip(parameters, others))
         if budget == 0 and trainer.local.num_owned:
@@ -74,7 +74,7 @@ def test_the_same_bits(comm, session_path, tmp_path, all_are_large, name):
         assert keeper.away == 0 and keeper.outside == 0, "a step is done: nothing is kept"
         assert not keeper._flights
         assert list(tmp_path.iterdir()) == [], "scratch files have no names"
-        plugin_of(trainer, Within).end_epoch()
+        plugin_of(trainer, ActivationOffloader).end_epoch()
         ledger = trainer.comm.ledger.take()
         booked = [ledger[kind].bytes_sent if kind in ledger else 0 for kind in (WRITTEN, READ)]
         assert booked == [keeper.scratch.written, keeper.scratch.read]
@@ -92,7 +92,7 @@ def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_l
     kept = probe.per_node * trainer.local.num_owned
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
     hold_within(trainer, probe, Limit(all_of_it, 0, comm.size, ""))
-    assert plugin_of(trainer, Within) is None
+    assert plugin_of(trainer, ActivationOffloader) is None
     with pytest.raises(ConfigError if comm.rank == comm.size - 1 else RemoteError, match="at least") as refused:
         hold_within(trainer, probe, Limit(least - 1, 0, comm.size, "1G"))
     largest = f", the largest of {comm.size} on its node" if comm.size > 1 else ""
@@ -100,10 +100,10 @@ def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_l
     session = SimpleNamespace(comm=comm)
     unasked = Limit(least - 1, 0, comm.size, "")  # nobody has asked for it
     WithinLimit(trainer.plan, session, trainer.buffers, probe, True, unasked).begin(trainer)
-    assert plugin_of(trainer, Within) is None
+    assert plugin_of(trainer, ActivationOffloader) is None
     hold_within(trainer, probe, Limit(least + (all_of_it - least) // 2, 0, comm.size, "1G"))
-    assert plugin_of(trainer, Within).keeper.budget >= at_work
+    assert plugin_of(trainer, ActivationOffloader).keeper.budget >= at_work
     assert (
-        sum(comm.allgather_object(plugin_of(trainer, Within).keeper.budget + lasting))
+        sum(comm.allgather_object(plugin_of(trainer, ActivationOffloader).keeper.budget + lasting))
         <= least + (all_of_it - least) // 2
     )

@@ -17,7 +17,7 @@ from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, make_graphs
 
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
@@ -95,7 +95,7 @@ def test_a_run_that_is_used(comm, session_path, shared_path):
         assert found[split] == pytest.approx(last[split])
     logits = []
     for number, given in enumerate(({}, {"graph": str(path)}, {"graph": str(bare)})):
-        request = Request(str(shared_path / f"logits-{number}.h5"), logits=True, other_graph=bool(given))
+        request = PredictRequest(str(shared_path / f"logits-{number}.h5"), logits=True, other_graph=bool(given))
         assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
         comm.barrier()
         with h5py.File(request.output) as file:

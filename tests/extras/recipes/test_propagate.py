@@ -13,13 +13,13 @@ from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, curve, outputs_and_gradients
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.app.predict import Request as Prediction
+from hpcgnn.app.predict import PredictRequest as Prediction
 from hpcgnn.app.predict import predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.extras.recipes.hops import Request
+from hpcgnn.extras.recipes.hops import PredictRequest
 from hpcgnn.extras.recipes.propagate import propagate_features
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
@@ -53,7 +53,7 @@ def typed(comm, session_path):
 
 def propagated(comm, path, folder, map_name="random-clusters", **options):
     """The file that the command writes. Collective."""
-    request = Request(str(folder / "hops.h5"), teleport=TELEPORT, force=True, **options)
+    request = PredictRequest(str(folder / "hops.h5"), teleport=TELEPORT, force=True, **options)
     config = configure(path, partition=map_name, precision="fp64")
     assert propagate_features(config, session_of(comm), request) == 0
     return folder / "hops.h5"
@@ -190,7 +190,7 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
     path, session = typed["undirected"], session_of(comm)
     for force in (False, True):
         with pytest.raises(ConfigError, match="is the input itself"):
-            propagate_features(configure(path), session, Request(str(path), force=force))
+            propagate_features(configure(path), session, PredictRequest(str(path), force=force))
     for kind, options, message in (("numbers", {"label_hops": 1}, "--label-hops: expected classes or 0/1 labels"),):
         with pytest.raises(GraphError, match=message):
             propagated(comm, typed[kind], shared_path, **options)

@@ -15,8 +15,8 @@ import pytest
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.dry_run import check_training
 from hpcgnn.config import make_config, read_toml
-from hpcgnn.effects import without_effect
 from hpcgnn.plan.choices import registry_choices
+from hpcgnn.unused_options import without_effect
 from partition_tools import save_graph
 
 HERE = {"threads": 1, "ranks_on_node": 1, "node": 0}

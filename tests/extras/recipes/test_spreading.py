@@ -19,7 +19,7 @@ from mpi.training import CHOICES, configure, make_graphs
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.corrections import CORRECTIONS, asked
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
@@ -120,7 +120,7 @@ def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
         comm.barrier()
         found.append(json.loads((run_dir / "evaluation.json").read_text()))
         output = str(shared_path / f"{len(corrections)}.h5")
-        request = Request(output, probabilities=True, corrections=corrections)
+        request = PredictRequest(output, probabilities=True, corrections=corrections)
         assert predict(config, session, "last", request) == 0
         comm.barrier()
         with h5py.File(output) as file:

@@ -22,13 +22,13 @@ from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.extras.stale.stale_halo import StaleHalo, build_stale
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.operators import Linear, Messages
-from hpcgnn.ops.site import Facts
+from hpcgnn.ops.operator_context import HaloFacts
+from hpcgnn.ops.operators import Messages, WeightedSum
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -38,7 +38,7 @@ EPOCHS = 5
 
 
 def make_policy(comm, local, delay, limit=1 << 20):
-    return StaleHalo(local, comm, HaloBuffers(limit), Wire(), Facts(local, comm), delay)
+    return StaleHalo(local, comm, HaloBuffers(limit), RowCodec(), HaloFacts(local, comm), delay)
 
 
 def used_in(epoch, delay):
@@ -153,7 +153,7 @@ def test_without_gradients_it_is_exact_and_refuses_nothing(comm, share):  # noqa
     exact = FullHalo(share, comm, HaloBuffers(1 << 20))
     x = torch.from_numpy(np.random.default_rng(3).standard_normal((share.num_nodes, 4))[share.original_id.numpy()])
     with torch.no_grad():
-        one = Linear("mean", torch.float64)
+        one = WeightedSum("mean", torch.float64)
         found, expected = (whole(comm, share, each.operator(one)(x)) for each in (policy, exact))
         np.testing.assert_array_equal(found, expected)
         assert policy.operator(Messages()) is not None

@@ -8,7 +8,7 @@ import pytest
 from mpi.runs import log_of, losses, train_into
 
 from hpcgnn.__main__ import registry_choices
-from hpcgnn.comm.tape import clock
+from hpcgnn.comm.span_recorder import clock
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.traces.trace import CATEGORIES, epochs_to_trace, offset_to_first

@@ -7,7 +7,7 @@ import torch
 from hpcgnn.app import bring_up
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import NodeRows
+from hpcgnn.exchange.nodes import SharedRows
 from hpcgnn.graph.transforms.vertex_cover import least_rows
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
@@ -41,7 +41,7 @@ def test_more_rows_than_int32_numbers_are_refused_by_all_ranks(comm, session_pat
     _, where, file = small.stored(comm, session_path, "path")
     local = graphs.load(file, where.maps["dealt"], comm, cap=7)
     with emulated(comm, NODES["one alone"](comm.rank)) as memory:
-        rows = NodeRows(memory)
+        rows = SharedRows(memory)
         most = max(comm.allgather_object(rows.spread(local.num_owned).num_rows))
         monkeypatch.setattr("hpcgnn.graph.transforms.within_node.MOST_INT32", most - 1)
         with pytest.raises(HpcgnnError, match=f"own {most:,} nodes of the graph.*--intra-node messages"):
@@ -57,7 +57,7 @@ def test_linear_aggregation(comm, stored, node):
     graph, where, file = stored
     for map_name, cap, limit in (("dealt", 7, 1 << 14), ("random", 3, 3 * 3 * 3 * 8), ("one empty", 1, 3 * 3 * 8)):
         local = graphs.load(file, where.maps[map_name], comm, cap=cap)
-        read = within_node(local, NodeRows(node), comm, returns=False)
+        read = within_node(local, SharedRows(node), comm, returns=False)
         assert (read.outward is read.inward) == graph.undirected
         assert read.inward.num_edges == local.inward.num_edges
         kinds = set()
@@ -88,7 +88,7 @@ def test_nothing_is_sent_and_nothing_copied(comm, graph):
 
 def test_a_matrix_that_one_rank_still_holds_is_not_used_again(comm, node):
     """As where the collector of garbage has not come to it on that rank."""
-    rows = NodeRows(node)
+    rows = SharedRows(node)
     spread = rows.spread(1000)
     first = rows.empty(spread, 8, torch.float32).fill_(comm.rank)
     late = [first] if node.place == 0 else []

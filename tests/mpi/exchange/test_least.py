@@ -9,7 +9,7 @@ from asking import aggregate
 
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.transforms.vertex_cover import least_rows
-from hpcgnn.ops.operators import Linear
+from hpcgnn.ops.operators import WeightedSum
 from hpcgnn.schedules.full_halo import FullHalo
 
 from .. import small
@@ -97,7 +97,7 @@ def test_half_precision(comm, stored):
     local, policy = prepared(comm, graph, file, where.maps["dealt"], 100, 8, torch.float32)
     x = torch.from_numpy(np.random.default_rng(3).standard_normal((graph.num_nodes, 8))).to(torch.bfloat16)
     matrix = oracle.operator(oracle.adjacency(graph.num_nodes, graph.src, graph.dst, graph.weight), "sym")
-    operator = policy.operator(Linear("sym", torch.bfloat16))
+    operator = policy.operator(WeightedSum("sym", torch.bfloat16))
     for found, expected in (
         (operator.multiply(x[local.original_id]), matrix),
         (operator.multiply_transposed(x[local.original_id]), matrix.T),

@@ -9,7 +9,7 @@ import torch
 from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.rounds import coalesce
-from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.exchange.stream import Stream, StreamInput
 
 from ..small import stored
 
@@ -56,7 +56,7 @@ def test_the_next_messages_are_under_way_while_a_block_is_computed(comm, session
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, noting)
     turns, own = coalesce(adjacency.plan.sizes, ROWS), 0
     turn_of = {id(adjacency.halo[index]): turn for turn, group in enumerate(turns) for index in group}
-    for block, *_ in stream(Rows(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
+    for block, *_ in stream(StreamInput(torch.ones(local.num_owned, WIDTH), pieces=pieces), "halo"):
         own += block.first_column is None
         turn = own - 2 if block.first_column is None else turn_of[id(block)]  # piece k comes after round k - 1
         begun = list(range(min(turn + 2, len(turns))))

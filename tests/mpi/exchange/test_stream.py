@@ -8,8 +8,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.stream import Returns, Rows, Stream
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.row_codec import RowCodec
+from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
 
 from ..narrowing import DTYPES, error_bound, row_bytes
 from ..small import stored
@@ -41,16 +41,16 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap, map_name):
     aligned, back_aligned = -(-sent_row // 8) * 8, -(-back_row // 8) * 8
     widened = 8 * WIDTH * adjacency.plan.longest_round
     buffers = HaloBuffers(cap * (3 * aligned + 4 * back_aligned + 8 * RETURNED) + widened)
-    wire = Wire(dtype, local.original_id, lambda number: kernels.stream_key(3, number))
+    wire = RowCodec(dtype, local.original_id, lambda number: kernels.stream_key(3, number))
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm, wire)
     halos = [halo_of(rank, graph, where, owner, comm.size) for rank in range(comm.size)]
     halo, factors = halos[comm.rank], np.arange(1.0, n + 1) / 9
     table = np.random.default_rng(0).standard_normal((n, WIDTH))
     gone = np.random.default_rng(8).standard_normal((comm.size, n, RETURNED))
-    rows = Rows(torch.from_numpy(table[ids]), torch.from_numpy(factors[ids]), narrow=NARROW)
+    rows = StreamInput(torch.from_numpy(table[ids]), torch.from_numpy(factors[ids]), narrow=NARROW)
     total, found = torch.zeros(len(ids), RETURNED, dtype=torch.float64), []
     comm.ledger.take()
-    for block, given, _, back, *_ in stream(rows, "both", Returns(total, NARROW_BACK)):
+    for block, given, _, back, *_ in stream(rows, "both", ReturnBuffer(total, NARROW_BACK)):
         if block.first_column is None:
             assert given is rows.x and back is total, "own rows are not rounded"
             continue

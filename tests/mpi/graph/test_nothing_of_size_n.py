@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import Request, predict
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.train import train
 from hpcgnn.graphfile.schema import Edges, GraphData
 from hpcgnn.graphfile.storage import write_graph
@@ -140,7 +140,9 @@ def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_
     assert held < 2 * NODES and tensor < NODES
 
     def score():
-        return evaluate(scored, session, "last") + predict(scored, session, "last", Request(str(shared_path / "p.h5")))
+        return evaluate(scored, session, "last") + predict(
+            scored, session, "last", PredictRequest(str(shared_path / "p.h5"))
+        )
 
     monkeypatch.setattr("hpcgnn.graphfile.original_order.SLAB_BYTES", 1 << 14)  # what rank 0 holds besides
     scored = of_run(shared_path / "run", partition="runs")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.app.trained import load_trained
+from hpcgnn.app.loaded_model import load_trained
 from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.registry import ignored
+from hpcgnn.nn.model_registry import ignored
 from hpcgnn.plan.model_spec import model_spec
 
 from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.exchange.nodes import NodeRows
+from hpcgnn.exchange.nodes import SharedRows
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.graphfile.storage import GraphFile
@@ -135,5 +135,5 @@ def test_layer(comm, files, node, monkeypatch, graph_name, self_loops, name, **d
             read = {"keep_edges": True, "edge_features": "of edges" in name, **drawn}
             local = load_local_graph(file, owner, comm, cap, self_loops, F64, **read)
             if in_place:  # the second rank is empty
-                local = within_node(local, NodeRows(node), comm, returns=True)
+                local = within_node(local, SharedRows(node), comm, returns=True)
             expected.check(comm, local, cap)

@@ -10,7 +10,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.operators import Attention, InDegree, Linear, Messages, Operator, Relational
+from hpcgnn.ops.operators import Attention, InDegree, Messages, Operator, Relational, WeightedSum
 from hpcgnn.schedules.bns import build_bns
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -19,7 +19,7 @@ from ..small import stored
 from ..training import CHOICES
 
 F64 = torch.float64
-KINDS = [Linear("sym", F64), Attention(AttentionShape(2, 3)), InDegree(), Messages(), Relational(2, F64)]
+KINDS = [WeightedSum("sym", F64), Attention(AttentionShape(2, 3)), InDegree(), Messages(), Relational(2, F64)]
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import torch
 from asking import aggregate, attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.site import Facts
+from hpcgnn.ops.operator_context import HaloFacts
 from hpcgnn.schedules.bns import SampledHalo
 
 from ..gathering import both_ways, check_rows, sent_both_ways
@@ -27,7 +27,7 @@ SEED, BOUNDARY, RATE = 9, 7, 0.4
 def make_policy(comm, local, halo_buffer, epoch):
     """The policy in an epoch."""
     random = Randomness(SEED)
-    policy = SampledHalo(local, comm, HaloBuffers(halo_buffer), Wire(), Facts(local, comm), random, RATE)
+    policy = SampledHalo(local, comm, HaloBuffers(halo_buffer), RowCodec(), HaloFacts(local, comm), random, RATE)
     random.epoch = epoch
     policy.begin_epoch(epoch)
     return policy

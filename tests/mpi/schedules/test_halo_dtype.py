@@ -10,8 +10,8 @@ import pytest
 from asking import aggregate, attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import NodeRows
-from hpcgnn.exchange.wire import Wire
+from hpcgnn.exchange.nodes import SharedRows
+from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.graph.transforms.within_node import within_node
 from hpcgnn.ops.additive_attention import AttentionShape
 from hpcgnn.ops.draws import Purpose, Randomness
@@ -36,12 +36,12 @@ def nodes(request, comm):
         return
     with emulated(comm, NODES[request.param](comm.rank)) as memory:
         node = np.array([NODES[request.param](rank) for rank in range(comm.size)])
-        yield node, lambda local, *given: within_node(local, NodeRows(memory), comm, *given)
+        yield node, lambda local, *given: within_node(local, SharedRows(memory), comm, *given)
 
 
 def make_policy(comm, local, dtype, halo_buffer):
     random = Randomness(SEED)
-    wire = Wire(dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
+    wire = RowCodec(dtype, local.original_id, lambda number: random.key(Purpose.ROUNDING, number))
     return FullHalo(local, comm, HaloBuffers(halo_buffer), wire)
 
 

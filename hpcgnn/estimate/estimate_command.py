@@ -12,13 +12,13 @@ from hpcgnn.config import Config
 from hpcgnn.estimate import ADDITIONS
 from hpcgnn.estimate.forecast import CountedGraph
 from hpcgnn.estimate.like import Counts, read_measured
-from hpcgnn.estimate.results import Place, as_values, table
+from hpcgnn.estimate.results import TargetNode, as_values, table
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.listing import ranges
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
+from hpcgnn.word_list import ranges
 
 # Bytes that loading and starting MPI adds to a process with torch.
 _MPI = 40 << 20
@@ -56,10 +56,10 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     return 0
 
 
-def place_of(ranks_per_node: int | None = None) -> Place:
-    """Return the Place of a job. Call it before any trial: the libraries are this process's.
+def place_of(ranks_per_node: int | None = None) -> TargetNode:
+    """Return the TargetNode of a job. Call it before any trial: the libraries are this process's.
 
     Args:
         ranks_per_node: the number if it is known.
     """
-    return Place(resident_bytes() + _MPI, common_bytes(), ranks_per_node)
+    return TargetNode(resident_bytes() + _MPI, common_bytes(), ranks_per_node)

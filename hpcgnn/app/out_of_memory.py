@@ -14,7 +14,7 @@ ADVICE = (
 _MARK = "out of memory: "
 
 
-def advising(function: Callable[[Session], int]) -> Callable[[Session], int]:
+def with_memory_advice(function: Callable[[Session], int]) -> Callable[[Session], int]:
     """`function` of a session, whose memory errors end as one line of the rank, with advice."""
 
     @functools.wraps(function)

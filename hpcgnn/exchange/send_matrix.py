@@ -55,7 +55,7 @@ class Scaled(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sending:
+class SendMatrix:
     """The sent rows, in their order. rows: int32 (k,), the own rows that go as they are; sums: PartialSums, or None."""
 
     rows: torch.Tensor
@@ -70,17 +70,17 @@ class Sending:
     def nbytes(self) -> int:
         return self.rows.nbytes + (0 if self.sums is None else self.sums.nbytes)
 
-    def part(self, first: int, last: int) -> "Sending":
+    def part(self, first: int, last: int) -> "SendMatrix":
         """The sent rows from number `first` up to `last`."""
         sums = self.sums
         if sums is None:
-            return Sending(self.rows[first:last])
+            return SendMatrix(self.rows[first:last])
         first += sums.first
         ends = torch.tensor([first, last + sums.first], dtype=torch.int32)
         low, high = torch.searchsorted(sums.rows_at, ends).tolist()
         begin, end = torch.searchsorted(sums.at, ends).tolist()
         at, rows_at, indptr = sums.at[begin:end], sums.rows_at[low:high], sums.indptr[begin : end + 1]
-        return Sending(self.rows[low:high], PartialSums(at, rows_at, indptr, sums.indices, sums.weight, first))
+        return SendMatrix(self.rows[low:high], PartialSums(at, rows_at, indptr, sums.indices, sums.weight, first))
 
     def pack(self, out: torch.Tensor, own: Scaled) -> None:
         """out (count, F) = S x of own rows."""

@@ -20,7 +20,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
-from hpcgnn.graphfile.labels import REGRESSION
+from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.graph import Graph
@@ -29,19 +29,19 @@ from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.edge_rules import RowMessages
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.operators import Attention, Linear, Made, Operator
+from hpcgnn.ops.operators import Attention, Made, Operator, WeightedSum
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
 from hpcgnn.tasks.labels import Evaluator, LabelTask, Objective
-from hpcgnn.tasks.registry import TASKS
 from hpcgnn.tasks.regression import scale_of
+from hpcgnn.tasks.task_registry import TASKS
 
 AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedGraph:
     """The result of `load`.
 
     Attributes:
@@ -74,8 +74,8 @@ class TrainingGraph(Graph):
         rank, size: number of this process, and number of processes.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
-        self._loaded, self._models = loaded, []  # type: tuple[Loaded, list[weakref.ref[torch.nn.Module]]]
+    def __init__(self, loaded: LoadedGraph) -> None:
+        self._loaded, self._models = loaded, []  # type: tuple[LoadedGraph, list[weakref.ref[torch.nn.Module]]]
         local, comm, config = loaded.local, loaded.comm, loaded.config
         self.random = Randomness(config.run.seed)
         asked = _Asked(FullHalo(local, comm, loaded.buffers), loaded.stated)
@@ -283,7 +283,9 @@ class _Asked:
 
     def operator(self, description: Operator[Made]) -> Made:
         """The operator of this description. Raises ConfigError, on all ranks."""
-        usual = isinstance(description, Attention) or (isinstance(description, Linear) and description.norm == "sym")
+        usual = isinstance(description, Attention) or (
+            isinstance(description, WeightedSum) and description.norm == "sym"
+        )
         if usual and not self._stated:
             raise _unstated()
         return self._halo.operator(description)

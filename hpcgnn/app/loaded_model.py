@@ -25,14 +25,14 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.registry import MODELS
+from hpcgnn.nn.model_registry import MODELS
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.plugins.plugin_registry import make_plugins
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.registry import TASKS, task_traits
+from hpcgnn.tasks.task_registry import TASKS, task_traits
 
 log = logging.getLogger("hpcgnn")
 # Fields of a spec that depend on the graph and not on the model: another graph may differ, unless the model reads them.
@@ -40,7 +40,7 @@ _OF_GRAPH = ("graph", "weighted", "edge_types", "node_types", "sparse_input")
 
 
 @dataclass(frozen=True)
-class Trained:
+class LoadedModel:
     """A model with its weights, in evaluation mode, over a rank's share of a graph.
 
     Attributes:
@@ -97,7 +97,7 @@ def load_trained(
     weights: str = "best",
     other_graph: bool = False,
     corrections: Sequence[Correction] = (),
-) -> Trained:
+) -> LoadedModel:
     """Load the model of the newest checkpoint of config.run.run_dir over config.data.graph. Collective.
 
     Args:
@@ -161,7 +161,7 @@ def load_trained(
         plugin.load(checkpoint, best_only=weights == "best")
     trainer.model.eval()
     done = checkpoint.epoch
-    return Trained(trainer, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
+    return LoadedModel(trainer, meta, ready.graph.map_name, path.name, weights, epoch, done, corrections)
 
 
 def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path: Path) -> GraphMeta:

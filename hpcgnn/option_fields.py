@@ -1,6 +1,6 @@
 """How an option is declared: its default, its help, its range, and the options that it needs for an effect.
 
-options/ declares all options with it; config.py, effects.py and the command line read the declarations.
+options/ declares all options with it; config.py, unused_options.py and the command line read the declarations.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -70,7 +70,7 @@ def option(  # noqa: PLR0913 - callers name them
         by_model: only a model that names the option (`uses` of a ModelEntry) reads it.
         needs: {another option: its values, a range for numbers from one on}; one of them must hold.
         also: likewise, whatever the model uses.
-        strict: an option without effect is an error, and not a warning (effects.py).
+        strict: an option without effect is an error, and not a warning (unused_options.py).
         on_resume: 'said': a resumed run may change the value, and the log names it; 'same': it must keep the value.
         check: check(value) raises ConfigError for one that cannot be.
         bare: value of the option without a word on the command line; None: it needs one.

@@ -19,7 +19,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Message
 from hpcgnn.exchange.nodes import Lane
-from hpcgnn.exchange.sending import Scaled, Sending
+from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
 
 #: name of --halo-dtype -> the type of narrow numbers; fp32 stands for the run's own precision. int8 is rounded at
 #: random, with a factor (float32) of its row.
@@ -31,7 +31,7 @@ def rounds_at_random(name: str) -> bool:
     return NARROW[name] == torch.int8
 
 
-class Form(NamedTuple):
+class RowFormat(NamedTuple):
     """The form of the rows of one stream.
 
     Attributes:
@@ -84,7 +84,7 @@ class Form(NamedTuple):
         )
 
 
-class Wire:
+class RowCodec:
     """The choice of --halo-dtype, and its state.
 
     Attributes:
@@ -113,24 +113,24 @@ class Wire:
         self.drawn += 1
         return self._key(self.drawn) if rounds_at_random(self.name) else 0
 
-    def form(self, width: int, narrow: int, dtype: torch.dtype) -> Form:
-        """The Form of rows of `width` columns.
+    def form(self, width: int, narrow: int, dtype: torch.dtype) -> RowFormat:
+        """The RowFormat of rows of `width` columns.
 
         They are narrowed only if that saves at least a fourth of the widened copy, which takes communication memory
         too.
         """
-        plain = Form(width, 0, dtype)
+        plain = RowFormat(width, 0, dtype)
         if self.kind is None or not narrow:
             return plain
-        form = Form(width, narrow, dtype, self.kind)
+        form = RowFormat(width, narrow, dtype, self.kind)
         return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
     def encode(
         self,
         message: torch.Tensor,
-        form: Form,
+        form: RowFormat,
         own: Scaled,
-        sent: Sending,
+        sent: SendMatrix,
         draw: int,
         *place: int,
         ids: torch.Tensor | None = None,
@@ -140,7 +140,7 @@ class Wire:
         Args:
             draw: key of the rounding.
             place: of the message. Among sums, its key and a sum's number in the message take the place of a row's id.
-            ids: int64, original ids of the own rows (None: those of the Wire).
+            ids: int64, original ids of the own rows (None: those of the RowCodec).
         """
         key, dtype = kernels.stream_key(draw, *place), form.dtype
         ids = self.ids if ids is None else ids
@@ -154,7 +154,7 @@ class Wire:
 
 def encode(
     message: torch.Tensor,
-    form: Form,
+    form: RowFormat,
     rows: torch.Tensor,
     draw: int,
     place: tuple[int, int] | None = None,
@@ -183,7 +183,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, first: int) -> None:
+def decode(out: torch.Tensor, form: RowFormat, message: torch.Tensor, rows: int, first: int) -> None:
     """Rows first … first + len(out) of a message of `rows` rows, widened into out (m, width)."""
     piece = slice(first, first + len(out))
     factors, wide, narrow = form.parts(message, rows)
@@ -195,7 +195,7 @@ def decode(out: torch.Tensor, form: Form, message: torch.Tensor, rows: int, firs
 
 
 class MessageGroup:
-    """The messages of one turn in one direction, one after another in one buffer, all of one Form.
+    """The messages of one turn in one direction, one after another in one buffer, all of one RowFormat.
 
     Attributes:
         lanes: the Lane of each message.
@@ -204,7 +204,7 @@ class MessageGroup:
         rows: (rows, width) of all, where none is narrowed; else None.
     """
 
-    def __init__(self, form: Form, lanes: Sequence[Lane], memory: torch.Tensor) -> None:
+    def __init__(self, form: RowFormat, lanes: Sequence[Lane], memory: torch.Tensor) -> None:
         """memory: bytes, of which the first ones are taken."""
         self.form, self.lanes = form, lanes
         self.starts = [0, *itertools.accumulate(lane.rows for lane in lanes)]

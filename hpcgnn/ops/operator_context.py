@@ -19,7 +19,7 @@ from hpcgnn.graph.relations import relation_weights
 from hpcgnn.memory.resident import give_back_heap
 
 
-class Facts:
+class HaloFacts:
     """Facts that the policies of a rank share: original ids of the halo, weights of typed edges. All ranks request each
     together.
     """
@@ -52,18 +52,18 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Site:
+class OperatorContext:
     """Streams with the rows of now."""
 
     local: LocalGraph
     comm: Communicator
     inward: Stream
     outward: Stream
-    facts: Facts
+    facts: HaloFacts
 
 
 @dataclass(frozen=True)
-class PushedSite:
+class PushContext:
     """Streams with some or old rows.
 
     Attributes:
@@ -77,7 +77,7 @@ class PushedSite:
     local: LocalGraph
     used: RowStream[Block]
     push: RowStream[Block]
-    facts: Facts
+    facts: HaloFacts
     ids: torch.Tensor | None = None
     factor: float = 1.0
     added: float = 0.0

@@ -18,7 +18,7 @@ MOST_SPANS = 100_000
 clock = time.perf_counter
 
 
-class Tape:
+class SpanRecorder:
     """Spans of this rank: [(name, category, begin, end, details)], in seconds of `clock`.
 
     Attributes:

@@ -4,7 +4,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import HaloPlan, gather_halo, of_offsets, parts
-from hpcgnn.exchange.stream import Rows, Stream
+from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.ranges import segments
@@ -15,7 +15,7 @@ def halo_rows(stream: Stream[Block], x: torch.Tensor, kind: str) -> torch.Tensor
     `kind`.
     """
     kept = x.new_empty(stream.plan.num_halo, x.shape[1])
-    for part in stream(Rows(x.contiguous()), kind):
+    for part in stream(StreamInput(x.contiguous()), kind):
         if (first := part.block.first_column) is not None:
             kept[first : first + len(part.rows)] = part.rows
     return kept

@@ -32,7 +32,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.stored import Kept
+from hpcgnn.memory.saved_tensors import SavedTensor
 from hpcgnn.ops.dropout import ReluDropout
 from hpcgnn.ops.layer_input import ConstantRows, reader
 from hpcgnn.ops.linear_aggregation import LinearOperator
@@ -112,7 +112,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        x = ctx.x.tensor() if isinstance(ctx.x, Kept) else ctx.x
+        x = ctx.x.tensor() if isinstance(ctx.x, SavedTensor) else ctx.x
         (neighbour, own), operator, activation = ctx.weights, ctx.operator, ctx.activation
         arena, dtype, used, ctx.x, ctx.used = operator.arena, neighbour.dtype, ctx.used, None, None
         gy, needs_x = gy.contiguous(), ctx.needs_input_grad[0]

@@ -32,7 +32,7 @@ class StoredRows(ABC):
         """The same numbers in another type, or this matrix itself."""
 
 
-class Kept:
+class SavedTensor:
     """A tensor for later. memory() returns its memory, the same one whenever it is called; None: it stays in memory."""
 
     def __init__(self, tensor: torch.Tensor, memory: Callable[[], torch.UntypedStorage] | None = None) -> None:
@@ -49,12 +49,12 @@ class Kept:
         return torch.empty(0, dtype=dtype).set_(self._memory(), offset, shape, stride)
 
 
-class Keeper:
+class SavedTensorPool:
     """Keeps saved tensors in memory. A subclass may put them elsewhere, to stay within a number of bytes."""
 
-    def keep(self, tensor: torch.Tensor) -> Kept:
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
         """A tensor, which nobody writes to until it is asked for."""
-        return Kept(tensor)
+        return SavedTensor(tensor)
 
     def note(self, taken: int) -> None:
         """taken: bytes in use of the arena, after each that it gives."""
