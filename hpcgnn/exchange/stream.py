@@ -59,7 +59,7 @@ class StreamInput:
 
 
 @dataclass(frozen=True)
-class ReturnBuffer:
+class Returns:
     """The returns for the rows. total: (n_p, R) of the rows' dtype, to which they are added. narrow: see
     StreamInput.
     """
@@ -93,9 +93,7 @@ class RowStream(Generic[EdgesT]):
     own: EdgesT
     buffers: HaloBuffers
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         """Yield the Parts of the own block and of the halo. Collective: exhaust it on all ranks.
 
         With `returns`, back is (rows, R), for the consumer to add to. kind: the ledger's name for the traffic.
@@ -148,9 +146,7 @@ class Stream(RowStream[EdgesT]):
         """Whether own rows are copied that `empty` did not give."""
         return self.plan.near is not None
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         """See RowStream."""
         total, near = None if returns is None else returns.total, self.plan.near
         transfers = self._transfers(rows, kind, returns)
@@ -222,7 +218,7 @@ class Stream(RowStream[EdgesT]):
         tape = self.comm.tape
         return contextlib.nullcontext() if tape is None else tape.span(name, "turn", about)
 
-    def _transfers(self, rows: StreamInput, kind: str, returns: ReturnBuffer | None) -> Sequence[Transfer]:
+    def _transfers(self, rows: StreamInput, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
         width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
         form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)

@@ -30,7 +30,7 @@ from typing import cast
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.stream import ReturnBuffer, RowStream, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, RowStream, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.operator_context import PushContext
 
@@ -189,7 +189,7 @@ class AdditiveAttention:
         sums = outer[:, : f + h].zero_()
         ga_dst = self.arena.empty(len(sent), h, dtype=projected.dtype).zero_()
         rows_of = StreamInput(sent, narrow=sent.shape[1] - 3 * h, pieces=True, interior=True)
-        for each in stream(rows_of, "halo_backward", ReturnBuffer(ga_dst)):
+        for each in stream(rows_of, "halo_backward", Returns(ga_dst)):
             columns = column_ids(each.block, self._destination_ids, self.backward_ids, len(each.rows))
             dropout = how.dropout(columns, self.ids[each.at])
             assert each.back is not None, "Returns were given"
@@ -300,7 +300,7 @@ class PushedAttention(AdditiveAttention):
         gradient = torch.zeros_like(projected)
         total, ga_dst = projected.new_zeros(n, f + h), projected.new_zeros(len(sent), h)
         old = StreamInput(projected[:, : f + h], narrow=f)
-        for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", ReturnBuffer(total, f)):
+        for block, rows, _, back, *_ in self.backward_stream(old, "halo_backward", Returns(total, f)):
             if block.first_column is not None and not lowered:  # the own block came first
                 top -= self.remote_logit
                 lowered = True

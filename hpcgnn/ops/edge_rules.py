@@ -17,7 +17,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.edges import StreamPart
-from hpcgnn.exchange.stream import ReturnBuffer, StreamInput
+from hpcgnn.exchange.stream import Returns, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores
@@ -54,7 +54,7 @@ class _ScoredAttention:
 
     def parts(self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None) -> Iterator[StreamPart[Block]]:
         """The blocks with their rows of x. sums: where returned gradients are added, or None."""
-        returns = None if sums is None else ReturnBuffer(sums)
+        returns = None if sums is None else Returns(sums)
         return self.general.stream(StreamInput(x, draw=self.general.seed(self.rule)), kind, returns)
 
     def given(self, scores: RowScores, part: StreamPart[Block]) -> dict[str, Any]:

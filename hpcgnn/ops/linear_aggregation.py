@@ -26,7 +26,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.edges import StreamPart
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import ReturnBuffer, RowStream, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, RowStream, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.operator_context import PushContext
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, sum_type, tile_rows
@@ -307,7 +307,7 @@ class PushedAggregation(LinearOperator):
         gy = gy.contiguous()
         remote_scale = self._enlarged(self.row_scale, gy)
         for block, _, _, back, *_ in self._site.push(
-            StreamInput(gy[:, :0]), "halo_backward", ReturnBuffer(total, gy.shape[1])
+            StreamInput(gy[:, :0]), "halo_backward", Returns(total, gy.shape[1])
         ):
             assert back is not None, "Returns were given"
             remote = block.first_column is not None

@@ -18,7 +18,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.edges import StreamPart
-from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed
@@ -176,7 +176,7 @@ class Call:
         assert x_src is not None, "the sources always have rows"
         # The kept y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
         self.reducer.prepare(gy.contiguous(), y.detach())
-        returns = None if g_src is None else ReturnBuffer(g_src)
+        returns = None if g_src is None else Returns(g_src)
         with torch_seed(seed):
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):
                 for tile in self._tiles(part, tensors[:3]):

@@ -38,6 +38,6 @@ def test_the_kernels_tests(built):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, cwd=HERE.parents[1])
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     passed = [line for line in done.stdout.splitlines() if " PASSED" in line]
-    assert len(passed) > 150 and all(any(name in line for line in passed) for name in TESTS), done.stdout
+    assert len(passed) > 140 and all(any(name in line for line in passed) for name in TESTS), done.stdout
     calls = int(done.stdout.partition(f" calls under {emulated.EMULATOR}")[0].rpartition("\n")[2])
     assert calls > 1500, "these tests ran on something else"

@@ -23,7 +23,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.operator_context import OperatorContext
@@ -108,7 +108,7 @@ class PairLoss:
         comm, parameters, loss = self.stream.comm, list(score.parameters()), 0.0
         rows_of_pool = pool.gathered(h, comm, "halo_forward")
         gradients = [torch.zeros_like(x) for x in (rows_of_pool, h, *parameters)] if wanted else []
-        returns = ReturnBuffer(gradients[1]) if wanted else None
+        returns = Returns(gradients[1]) if wanted else None
         edges = max(1, edge_tile_bytes() // ((2 + negatives) * max(1, h.shape[1]) * h.element_size()))
         for block, rows, _, back, *_ in self.stream(StreamInput(h), "halo_forward", returns):
             for tile in self._tiles(block, edges):

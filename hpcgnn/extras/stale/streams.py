@@ -23,7 +23,7 @@ from hpcgnn.exchange.edges import EdgesT, StreamPart
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
-from hpcgnn.exchange.stream import ReturnBuffer, RowStream, StreamInput
+from hpcgnn.exchange.stream import Returns, RowStream, StreamInput
 from hpcgnn.exchange.transfer import Turn
 
 
@@ -126,9 +126,7 @@ class UsedRows(RowStream[EdgesT]):
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
@@ -149,9 +147,7 @@ class PushedGradients(RowStream[EdgesT]):
     def __init__(self, exchange: StaleExchange, own: EdgesT, halo: Sequence[EdgesT]) -> None:
         self.exchange, self.own, self.halo, self.buffers = exchange, own, halo, exchange.buffers
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         assert returns is not None, "gradients are what it sends"
         stale, wire, x, total = self.exchange, self.exchange.wire, rows.x, returns.total
         form, ahead, home = wire.form(total.shape[1], returns.narrow, x.dtype), stale.ahead, stale.home

@@ -19,14 +19,14 @@ from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, StreamPart
 from hpcgnn.exchange.row_codec import RowFormat
-from hpcgnn.exchange.stream import ReturnBuffer, RowStream, StreamInput
+from hpcgnn.exchange.stream import Returns, RowStream, StreamInput
 
 #: (a rank, int32: numbers of rows).
 Numbers = tuple[int, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class CrossingRows:
+class Crossing:
     """The rows of one share that cross between ranks, each pair of ranks in one order on both.
 
     Attributes:
@@ -130,21 +130,13 @@ class HistoricalRows(RowStream[EdgesT]):
     """Fresh and historical rows along the in-edges of a share. own: an empty block; edges: all edges."""
 
     def __init__(
-        self,
-        history: History,
-        crossing: CrossingRows,
-        own: EdgesT,
-        edges: EdgesT,
-        comm: Communicator,
-        buffers: HaloBuffers,
+        self, history: History, crossing: Crossing, own: EdgesT, edges: EdgesT, comm: Communicator, buffers: HaloBuffers
     ) -> None:
         self.own, self.buffers, self._crossing = own, buffers, crossing
         self._history, self._edges, self._comm = history, edges, comm
         buffers.cuts(self)
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         x = rows.x if rows.scale is None else rows.x * rows.scale[:, None]
         history, crossing = self._history, self._crossing
         history.store(crossing.rows, x)
@@ -158,7 +150,7 @@ class HistoricalRows(RowStream[EdgesT]):
 class HistoricalGradients(RowStream[EdgesT]):
     """The same rows along the transposed edges of a share. Returns must be given.
 
-    own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of CrossingRows.near;
+    own: an empty block; near: the edges from rows of the share, on any rank, with a row for each of Crossing.near;
     edges: all edges, once asked for. A consumer of rows gets all edges, for it may need them for gradients of its own
     rows. Others get `near`.
     """
@@ -166,7 +158,7 @@ class HistoricalGradients(RowStream[EdgesT]):
     def __init__(
         self,
         history: History,
-        crossing: CrossingRows,
+        crossing: Crossing,
         own: EdgesT,
         near: EdgesT,
         edges: Callable[[], EdgesT],
@@ -177,9 +169,7 @@ class HistoricalGradients(RowStream[EdgesT]):
         self._history, self._crossing, self._comm = history, crossing, comm
         buffers.cuts(self)
 
-    def __call__(
-        self, rows: StreamInput, kind: str, returns: ReturnBuffer | None = None
-    ) -> Iterator[StreamPart[EdgesT]]:
+    def __call__(self, rows: StreamInput, kind: str, returns: Returns | None = None) -> Iterator[StreamPart[EdgesT]]:
         assert returns is not None, "gradients are what it sends"
         crossing, values, total = self._crossing, self._history.rows, returns.total
         form = RowFormat(total.shape[1], 0, total.dtype)

@@ -17,7 +17,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.plan import gather_halo, parts
-from hpcgnn.extras.steps.histories import CrossingRows, Numbers
+from hpcgnn.extras.steps.histories import Crossing, Numbers
 from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.subgraphs import rows_of
@@ -39,7 +39,7 @@ class Share:
         near: the transposed block of the edges from rows of the share, on any rank, with a row for each that has any.
     """
 
-    crossing: CrossingRows
+    crossing: Crossing
     computed: torch.Tensor
     local: LocalGraph
     near: Block
@@ -112,7 +112,7 @@ def split_in_shares(
         returned = [(rank, torch.searchsorted(near.rows, columns).int()) for rank, columns in _nonempty(used)]
         places = [(rank, torch.searchsorted(rows, to.long()).int()) for rank, to in _nonempty(asked)]
         own = torch.searchsorted(rows, near.rows[near.rows < n].long()).int()
-        crossing = CrossingRows(rows, sent, received, near.rows.long(), own, returned, places)
+        crossing = Crossing(rows, sent, received, near.rows.long(), own, returned, places)
         made.append(Share(crossing, outputs, _local(local, rows, outputs, block, features), replace(near, rows=None)))
     return made
 

@@ -9,7 +9,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.row_codec import RowCodec
-from hpcgnn.exchange.stream import ReturnBuffer, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, Stream, StreamInput
 
 from ..narrowing import DTYPES, error_bound, row_bytes
 from ..small import stored
@@ -50,7 +50,7 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap, map_name):
     rows = StreamInput(torch.from_numpy(table[ids]), torch.from_numpy(factors[ids]), narrow=NARROW)
     total, found = torch.zeros(len(ids), RETURNED, dtype=torch.float64), []
     comm.ledger.take()
-    for block, given, _, back, *_ in stream(rows, "both", ReturnBuffer(total, NARROW_BACK)):
+    for block, given, _, back, *_ in stream(rows, "both", Returns(total, NARROW_BACK)):
         if block.first_column is None:
             assert given is rows.x and back is total, "own rows are not rounded"
             continue
