@@ -16,20 +16,17 @@ from partition_tools.workspace.claim import claimed
 
 def test_a_file_is_replaced_as_a_whole_or_not(tmp_path):
     path = tmp_path / "f.txt"
+    path.touch()
+    rights = path.stat().st_mode
+    path.unlink()
     write_atomically(path, "one")
+    assert path.stat().st_mode == rights, "of a new file those of any other, which the system gives"
     write_atomically(path, "two ü")
     with pytest.raises(RuntimeError), replaced_by(path) as temporary:
         with open(temporary, "w") as file:
             file.write("half")
         raise RuntimeError
     assert path.read_text(encoding="utf-8") == "two ü" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_new_file_has_the_rights_of_any_other(tmp_path):
-    """They are to be read by the group. The system gives these rights, and no umask that threads share."""
-    write_atomically(tmp_path / "a", "")
-    open(tmp_path / "b", "w").close()
-    assert os.stat(tmp_path / "a").st_mode == os.stat(tmp_path / "b").st_mode
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
@@ -80,6 +77,8 @@ def test_a_write_protected_file_stays(tmp_path):
     path.chmod(0o444)
     with pytest.raises(RunDirError, match="f: it is write-protected; choose"):
         write_atomically(path, "two")
+    with pytest.raises(RunDirError, match="choose a --run-dir"):
+        write_atomically(tmp_path / "absent" / "f", "")
     assert path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
 
 
@@ -90,11 +89,6 @@ def test_a_name_as_long_as_the_file_system_allows(tmp_path, name):
     with claimed(tmp_path / name):
         assert (tmp_path / name).read_text() == "one"
     assert os.listdir(tmp_path) == [name]
-
-
-def test_an_impossible_place_is_an_error_of_the_user(tmp_path):
-    with pytest.raises(RunDirError, match="choose a --run-dir"):
-        write_atomically(tmp_path / "absent" / "f", "")
 
 
 def test_numbers_that_json_does_not_know():

@@ -19,19 +19,9 @@ ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7
 
 
-@pytest.fixture
-def plan():
-    def made(model):
-        values = {"graph": "g.h5", "model": model, "hidden": 3, "dropout": 0.0, "task": "classification"}
-        config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
-        return RunPlan(config, ModelSpec(config.model, 4, 8))
-
-    return made
-
-
 @pytest.mark.parametrize("model", ["sage", "gcn"])
 @pytest.mark.parametrize("kernel", ["convolve", "gather"])
-def test_frames_of_a_hidden_layer(monkeypatch, plan, model, kernel):
+def test_frames_of_a_hidden_layer(monkeypatch, model, kernel):
     """The kernel of a whole convolution, and the one that sums rows where that cannot serve."""
     seen, function = set(), Kernel.__call__
 
@@ -45,7 +35,9 @@ def test_frames_of_a_hidden_layer(monkeypatch, plan, model, kernel):
     monkeypatch.setattr(Kernel, "__call__", noted)
     if kernel == "gather":
         monkeypatch.setattr(kernels, "convolves", lambda *matrices: False)
-    probe_step(plan(model), make_plugins)
+    values = {"graph": "g.h5", "model": model, "hidden": 3, "dropout": 0.0, "task": "classification"}
+    config = make_config({**values, "metric": "accuracy", "loss": "cross-entropy"}, registry_choices())
+    probe_step(RunPlan(config, ModelSpec(config.model, 4, 8)), make_plugins)
     assert seen
     for frames in seen:
         assert len(frames) <= FRAMES, " -> ".join(frames)

@@ -18,18 +18,14 @@ GRAPHS = {
     "undirected": (graphs.with_task(graphs.random_undirected()), False),
     "directed weighted": (graphs.with_task(graphs.random_directed(weighted=True)), False),
     "sparse multi-label": (graphs.with_task(graphs.star(), multi_label=True), True),
-    "no edges": (graphs.with_task(graphs.no_edges()), False),
 }
 
 
 def write(path, name):
     graph, sparse = GRAPHS[name]
     where = graphs.layout(graph, 3)
-    return (
-        graphs.write_file(path / "g.h5", graph, where, 3, sparse),
-        graphs.graph_data(graph, where.order, where.offsets, sparse),
-        where,
-    )
+    data = graphs.graph_data(graph, where.order, where.offsets, sparse)
+    return graphs.write_file(path / "g.h5", graph, where, 3, sparse), data
 
 
 def datasets(path):
@@ -84,7 +80,7 @@ def test_every_dataset_is_checksummed(tmp_path, name):
 
 
 def test_a_sound_file_that_cannot_be_opened_now_is_not_called_damaged(tmp_path):
-    path, _, _ = write(tmp_path, "undirected")
+    path, _ = write(tmp_path, "undirected")
     with open(path) as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # as HDF5 does for a program that writes
         with pytest.raises(AccessError, match="is open for writing in another program"):
@@ -105,7 +101,7 @@ ATTRIBUTES = "num_nodes uuid undirected versions num_classes".split()
 
 @pytest.mark.parametrize("name", DATASETS + ATTRIBUTES)
 def test_what_is_missing_is_named(tmp_path, name):
-    path, _, _ = write(tmp_path, "directed weighted")
+    path, _ = write(tmp_path, "directed weighted")
     with h5py.File(path, "r+") as file:
         del (file.attrs if name in ATTRIBUTES else file)[name]
     with pytest.raises(FormatError, match=name):
@@ -115,7 +111,7 @@ def test_what_is_missing_is_named(tmp_path, name):
 @pytest.mark.parametrize("kind", ["external link", "soft link", "external storage", "virtual", "maps"])
 def test_data_outside_the_file_is_refused(tmp_path, kind):
     """A graph file from a stranger must not make the reader open other files, nor must the list of its maps."""
-    path, data, _ = write(tmp_path, "undirected")
+    path, data = write(tmp_path, "undirected")
     secret, shape = tmp_path / "secret.h5", data.split.shape
     with h5py.File(secret, "w") as file:
         file["split"] = data.split
@@ -140,40 +136,29 @@ def test_data_outside_the_file_is_refused(tmp_path, kind):
         read_everything(path)
 
 
-def test_an_unwritable_directory_is_said(tmp_path):
-    _, data, _ = write(tmp_path, "undirected")
-    with pytest.raises(FormatError, match="cannot write"):
-        write_graph(tmp_path / "absent" / "g.h5", data)
-
-
 @pytest.mark.parametrize(
     "wrong", [np.array([0, 1]), np.full(9, 5), np.full(9, -1)], ids=["too short", "too large", "negative"]
 )
-def test_a_map_that_is_none_is_refused(tmp_path, wrong):
-    path, _, _ = write(tmp_path, "undirected")
+def test_a_map_that_is_none_and_a_folder_that_is_not_there_are_refused(tmp_path, wrong):
+    path, data = write(tmp_path, "undirected")
+    with pytest.raises(FormatError, match="cannot write"):
+        write_graph(tmp_path / "absent" / "g.h5", data)
     add_partitionings(path, [("wrong", 3, wrong, {})])
     with GraphFile(path) as file, pytest.raises(GraphError, match="not a map"):
         file.cluster_map("wrong", 3)
 
 
-def write_typed(path, names=None, name="directed weighted"):
-    """A file whose edges have types 0 and 1 and whose nodes have types 0 and 1; its GraphData."""
-    graph, sparse = GRAPHS[name]
+def write_typed(path):
+    """A file whose edges have types 0 and 1 and whose nodes have types 0 and 1."""
+    graph, sparse = GRAPHS["directed weighted"]
     where = graphs.layout(graph, 3)
     data = graphs.graph_data(graph, where.order, where.offsets, sparse)
 
     def typed(edges):
-        return edges and dataclasses.replace(edges, type=(np.arange(len(edges.indices)) % 2).astype(np.int32))
+        return dataclasses.replace(edges, type=(np.arange(len(edges.indices)) % 2).astype(np.int32))
 
-    data = dataclasses.replace(
-        data,
-        edges=typed(data.edges),
-        edges_out=typed(data.edges_out),
-        node_type=np.arange(data.num_nodes) % 2,
-        type_names=names or {},
-    )
-    write_graph(path, data)
-    return data
+    both = {"edges": typed(data.edges), "edges_out": typed(data.edges_out)}
+    write_graph(path, dataclasses.replace(data, **both, node_type=np.arange(data.num_nodes) % 2))
 
 
 def test_texts_of_variable_length_are_not_written_and_refused(tmp_path):
