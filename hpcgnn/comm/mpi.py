@@ -22,7 +22,7 @@ from hpcgnn import cores
 from hpcgnn.comm.communicator import Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.node_memory import MpiNodeMemory
-from hpcgnn.comm.transport import Transport, bytes_of
+from hpcgnn.comm.transport import MessageTransport, bytes_of
 
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 #: Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
@@ -155,7 +155,7 @@ class ProgressThread(threading.Thread):
             self.join()
 
 
-class MpiCommunicator(Transport):
+class MpiCommunicator(MessageTransport):
     """The operations over a duplicate of an MPI communicator, so that other code cannot interfere with our messages.
 
     Attributes:

@@ -20,7 +20,7 @@ WATCHDOG_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class TransportConfig:
+class Transport:
     """A transport on offer, a value of --comm.
 
     Attributes:
@@ -57,9 +57,9 @@ def _start_gloo(limit: float, failure: tuple[str, str] | None) -> "StartedTorch"
     return StartedTorch(limit, failure)
 
 
-TRANSPORTS: Registry[TransportConfig] = Registry("transport")
-TRANSPORTS.register("mpi", TransportConfig(_start_mpi, TransportTraits(pairwise=True, node_memory=True)))
-TRANSPORTS.register("torch", TransportConfig(_start_gloo, TransportTraits(pairwise=True)))
+TRANSPORTS: Registry[Transport] = Registry("transport")
+TRANSPORTS.register("mpi", Transport(_start_mpi, TransportTraits(pairwise=True, node_memory=True)))
+TRANSPORTS.register("torch", Transport(_start_gloo, TransportTraits(pairwise=True)))
 
 
 class Session:

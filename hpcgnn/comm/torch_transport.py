@@ -17,7 +17,7 @@ import torch.distributed as dist
 from hpcgnn.comm.communicator import Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.launcher import chosen_interface
-from hpcgnn.comm.transport import Transport, bytes_of
+from hpcgnn.comm.transport import MessageTransport, bytes_of
 from hpcgnn.errors import ConfigError, LostConnection
 
 #: The watchdog ends a job that stands still; torch's own limits would end one that is only slow.
@@ -76,12 +76,12 @@ def _request(about: str, verb: Any, *arguments: Any) -> TorchRequest:
         raise broken(error, about) from error.__cause__
 
 
-class TorchCommunicator(Transport):
+class TorchCommunicator(MessageTransport):
     """The operations over a process group.
 
     Attributes:
         group: torch's group.
-        heartbeat: as for `Transport`.
+        heartbeat: as for `MessageTransport`.
     """
 
     def __init__(self, group: Any, rank: int, size: int, heartbeat: Heartbeat | None = None) -> None:

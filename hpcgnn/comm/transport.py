@@ -45,7 +45,7 @@ def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().view(-1)
 
 
-class Transport(Communicator):
+class MessageTransport(Communicator):
     """A communicator over a library, which returns a request for each message.
 
     Attributes:
@@ -169,7 +169,7 @@ class Requested(Exchange):
     may remove complete ones.
     """
 
-    def __init__(self, transport: Transport, receives: list[Any], sends: list[Any], kind: str) -> None:
+    def __init__(self, transport: MessageTransport, receives: list[Any], sends: list[Any], kind: str) -> None:
         self._transport, self._kind = transport, kind
         # None: there are none, or they have been waited for.
         self._receives, self._sends = receives or None, sends or None

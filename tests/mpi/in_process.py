@@ -15,7 +15,7 @@ import traceback
 
 import torch
 
-from hpcgnn.comm.transport import Transport, bytes_of
+from hpcgnn.comm.transport import MessageTransport, bytes_of
 
 _OPS = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum}
 
@@ -162,7 +162,7 @@ class _Collective:
         self._values = {}
 
 
-class ThreadCommunicator(Transport):
+class ThreadCommunicator(MessageTransport):
     """A rank of a World."""
 
     def __init__(self, world, rank):

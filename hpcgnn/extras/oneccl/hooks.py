@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hpcgnn.comm.session import TRANSPORTS, TransportConfig
+from hpcgnn.comm.session import TRANSPORTS, Transport
 from hpcgnn.traits import TransportTraits
 
 if TYPE_CHECKING:
@@ -24,5 +24,5 @@ def start_ccl(limit: float, failure: tuple[str, str] | None) -> "StartedCcl":
     return StartedCcl(limit, failure)
 
 
-TRANSPORTS.register("oneccl", TransportConfig(start_oneccl, TransportTraits(pairwise=False)))
-TRANSPORTS.register("ccl", TransportConfig(start_ccl, TransportTraits(pairwise=False)))
+TRANSPORTS.register("oneccl", Transport(start_oneccl, TransportTraits(pairwise=False)))
+TRANSPORTS.register("ccl", Transport(start_ccl, TransportTraits(pairwise=False)))

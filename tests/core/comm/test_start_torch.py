@@ -70,7 +70,7 @@ def test_objects_between_ranks_are_plain_data():
     for array in (np.eye(2, dtype=np.float32), np.eye(3, dtype=np.int32)[:, 1], np.float64(0.5)):
         np.testing.assert_array_equal(read(array), array)
     # Code of a library, a class that is no tuple, and a function behind a name of the package.
-    for module, name in (("os", "system"), ("hpcgnn.comm.ledger", "Entry"), ("hpcgnn.comm.run", "os.system")):
+    for module, name in (("os", "system"), ("hpcgnn.comm.ledger", "LedgerEntry"), ("hpcgnn.comm.run", "os.system")):
         data = (
             pickle.PROTO + b"\x04" + b"".join(b"\x8c" + bytes([len(word)]) + word.encode() for word in (module, name))
         )

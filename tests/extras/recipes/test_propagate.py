@@ -13,13 +13,12 @@ from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, curve, outputs_and_gradients
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.app.predict import PredictRequest as Prediction
-from hpcgnn.app.predict import predict
+from hpcgnn.app.predict import PredictRequest, predict
 from hpcgnn.app.resuming import options_of_run
 from hpcgnn.app.train import train
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.extras.recipes.hops import PredictRequest
+from hpcgnn.extras.recipes.hops import HopRequest
 from hpcgnn.extras.recipes.propagate import propagate_features
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
@@ -53,7 +52,7 @@ def typed(comm, session_path):
 
 def propagated(comm, path, folder, map_name="random-clusters", **options):
     """The file that the command writes. Collective."""
-    request = PredictRequest(str(folder / "hops.h5"), teleport=TELEPORT, force=True, **options)
+    request = HopRequest(str(folder / "hops.h5"), teleport=TELEPORT, force=True, **options)
     config = configure(path, partition=map_name, precision="fp64")
     assert propagate_features(config, session_of(comm), request) == 0
     return folder / "hops.h5"
@@ -171,7 +170,7 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     assert train(config.replace(epochs=5, resume=True), session) == 0
     comm.barrier()
     config = make_config(options_of_run(run_dir, {}), CHOICES)
-    assert predict(config, session, "last", Prediction(str(shared_path / "p.h5"), layer=1)) == 0
+    assert predict(config, session, "last", PredictRequest(str(shared_path / "p.h5"), layer=1)) == 0
     comm.barrier()
     with h5py.File(shared_path / "p.h5") as written_file:
         assert written_file["embedding"].shape == (NODES, 5 * 16)
@@ -182,7 +181,7 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     comm.barrier()
     config = make_config(options_of_run(run_dir, {"graph": str(file)}), CHOICES)
     with pytest.raises(GraphError, match="expected parts of the features 5, got 4"):
-        predict(config, session, "last", Prediction(str(shared_path / "q.h5"), other_graph=True))
+        predict(config, session, "last", PredictRequest(str(shared_path / "q.h5"), other_graph=True))
 
 
 @pytest.mark.ranks(2)
@@ -190,7 +189,7 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
     path, session = typed["undirected"], session_of(comm)
     for force in (False, True):
         with pytest.raises(ConfigError, match="is the input itself"):
-            propagate_features(configure(path), session, PredictRequest(str(path), force=force))
+            propagate_features(configure(path), session, HopRequest(str(path), force=force))
     for kind, options, message in (("numbers", {"label_hops": 1}, "--label-hops: expected classes or 0/1 labels"),):
         with pytest.raises(GraphError, match=message):
             propagated(comm, typed[kind], shared_path, **options)
