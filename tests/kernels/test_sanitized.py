@@ -61,7 +61,7 @@ def environment(built, path):
 
 def run(environment, *arguments):
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, cwd=HERE.parents[1])
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1000, cwd=HERE.parents[1])
 
 
 def test_what_the_sanitizers_are_for(environment):
