@@ -65,7 +65,7 @@ class PredictedTable(ABC):
 
 
 @dataclass(frozen=True)
-class CorrectionEntry(Generic[Result]):
+class OutputEntry(Generic[Result]):
     """A correction or a table on offer.
 
     Attributes:
@@ -78,17 +78,17 @@ class CorrectionEntry(Generic[Result]):
 
 
 #: In the order of their work.
-CORRECTIONS: Registry[CorrectionEntry[Correction]] = Registry("correction")
+CORRECTIONS: Registry[OutputEntry[Correction]] = Registry("correction")
 #: The first of those that arguments ask for is written.
-TABLES: Registry[CorrectionEntry[PredictedTable]] = Registry("table")
+TABLES: Registry[OutputEntry[PredictedTable]] = Registry("table")
 
 
-def add_options(command: argparse.ArgumentParser, offered: Registry[CorrectionEntry[Result]]) -> None:
+def add_options(command: argparse.ArgumentParser, offered: Registry[OutputEntry[Result]]) -> None:
     """The options of all entries."""
     for entry in offered.values():
         entry.add(command)
 
 
-def asked(arguments: argparse.Namespace, offered: Registry[CorrectionEntry[Result]]) -> list[Result]:
+def asked(arguments: argparse.Namespace, offered: Registry[OutputEntry[Result]]) -> list[Result]:
     """The results that arguments ask for. Raises ConfigError."""
     return [found for entry in offered.values() if (found := entry.of(arguments)) is not None]

@@ -5,6 +5,7 @@ written and has space. It starts no MPI and leaves no files behind.
 """
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -39,11 +40,10 @@ def check_training(config: Config, rank_counts: Iterable[int], remarks: Iterable
         remarks: lines to show with the findings, if it could.
     """
     ignored = _check_graph(config, rank_counts)
-    if config.run.run_dir:
-        path = Path(config.run.run_dir)
-        with _removed_again(path), contextlib.closing(RunDir(path, config.run.resume)) as run_dir:
-            run_dir.write(".space", bytes(_SPACE))
-            (path / ".space").unlink()
+    path = Path(config.run.run_dir or f"runs/dry-run-{os.getpid()}")
+    with _removed_again(path), contextlib.closing(RunDir(path, config.run.resume)) as run_dir:
+        run_dir.write(".space", bytes(_SPACE))
+        (path / ".space").unlink()
     for remark in (*remarks, *ignored):
         tell(f"hpcgnn: warning: {remark}", sys.stderr)
 

@@ -19,16 +19,12 @@ from hpcgnn.engine.views import Constants
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.kernels import RowScores
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
-from hpcgnn.ops.edge_rules import RowMessages
-from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.operators import Attention, Made, Operator, WeightedSum
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
@@ -218,24 +214,11 @@ class TrainingGraph(Graph):
             self._views[self_loops] = self.over(other, FullHalo(other, comm, buffers))
         return self._views[self_loops]
 
-    def propagate(
-        self,
-        message: Callable[..., Any],
-        reduce: str | Sequence[str] = "sum",
-        *,
-        x_src: SparseRows | Input,
-        x_dst: torch.Tensor | None = None,
-        edge: torch.Tensor | None = None,
-        dropout: float = 0.0,
-        layer: int = 0,
-        scores: RowScores | RowMessages | None = None,
-    ) -> torch.Tensor:
+    def propagate(self, message: Callable[..., Any], *arguments: Any, **options: Any) -> torch.Tensor:
         """See `Graph.propagate`."""
         if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:
             raise _unstated()
-        return super().propagate(
-            message, reduce, x_src=x_src, x_dst=x_dst, edge=edge, dropout=dropout, layer=layer, scores=scores
-        )
+        return super().propagate(message, *arguments, **options)
 
     @property
     def edge_weight(self) -> torch.Tensor | None:

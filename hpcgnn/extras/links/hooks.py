@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 
-from hpcgnn.app.corrections import TABLES, CorrectionEntry, PredictedTable
+from hpcgnn.app.corrections import TABLES, OutputEntry, PredictedTable
 from hpcgnn.config import declare
 from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
@@ -54,5 +54,5 @@ def rule(of: RunPlan) -> Iterator[str]:
 
 declare("task", LINKS, LinksConfig)
 TASKS.register(LINKS, Links())
-TABLES.register(LINKS, CorrectionEntry(add_options, table_of))
+TABLES.register(LINKS, OutputEntry(add_options, table_of))
 RULES.append(rule)

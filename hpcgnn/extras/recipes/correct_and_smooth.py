@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.app.corrections import Correction, CorrectionEntry
+from hpcgnn.app.corrections import Correction, OutputEntry
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
@@ -116,4 +116,4 @@ def _of(arguments: argparse.Namespace) -> Correction | None:
     return None
 
 
-ENTRY = CorrectionEntry(_add, _of)
+ENTRY = OutputEntry(_add, _of)
