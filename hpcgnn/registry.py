@@ -1,6 +1,6 @@
 """Registries of names that options choose from. `--plugin FILE` and the packages of `hpcgnn.extras` add to them.
 
-Both use the same registries. A registry stands in the module that reads it, such as MODELS in nn/model_registry.py.
+Both use the same registries. A registry stands in the module that reads it, such as MODELS in nn/registry.py.
 """
 
 import importlib

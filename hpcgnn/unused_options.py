@@ -1,7 +1,7 @@
 """Options without effect under the other choices: one line of warning, or a refusal.
 
 An option's declaration has its needs (option_fields.py). A model's entry lists the options that the model uses
-(nn/model_registry.py). An option on the command line always counts as given. An option in a file counts only where its
+(nn/registry.py). An option on the command line always counts as given. An option in a file counts only where its
 value is not the default, since the config.toml of a run holds every option.
 """
 

@@ -24,8 +24,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
-from hpcgnn.plugins.plugin_registry import make_plugins
-from hpcgnn.tasks.task_registry import TASKS, task_traits
+from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 
 @dataclass(frozen=True)

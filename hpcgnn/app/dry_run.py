@@ -23,8 +23,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.outputs.files import files_read
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.plugins.plugin_registry import make_plugins
-from hpcgnn.tasks.task_registry import task_traits
+from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
 # A log, some records and the first checkpoint of a small model.

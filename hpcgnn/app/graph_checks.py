@@ -11,7 +11,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
 log = logging.getLogger("hpcgnn")

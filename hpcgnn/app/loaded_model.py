@@ -25,14 +25,14 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.handover import Handover
 from hpcgnn.options.inputs import inputs_of, inputs_text
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.task_registry import TASKS, task_traits
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 log = logging.getLogger("hpcgnn")
 # Fields of a spec that depend on the graph and not on the model: another graph may differ, unless the model reads them.

@@ -28,11 +28,11 @@ from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import kind_of_ids, longest_id, nodes_of, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.outputs.files import WRITERS, Contents, check_results, files_read
 from hpcgnn.records import to_json
 from hpcgnn.tasks.base import Task
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
 _NODE = np.dtype(np.int64)

@@ -18,10 +18,10 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import ignored
+from hpcgnn.nn.registry import ignored
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.word_list import every
 
 log = logging.getLogger("hpcgnn")

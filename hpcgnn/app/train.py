@@ -24,7 +24,7 @@ from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 from hpcgnn.engine.summary import gather_rank_records, partition_quality, show_result, summarise
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.memory.resident import trim_heap
-from hpcgnn.plugins.plugin_registry import make_plugins, plugins_of_job
+from hpcgnn.plugins.registry import make_plugins, plugins_of_job
 
 log = logging.getLogger("hpcgnn")
 

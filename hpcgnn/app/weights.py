@@ -27,7 +27,7 @@ from hpcgnn.plan.run_plan import plan
 from hpcgnn.records import to_json
 from hpcgnn.registry import Registry
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import tell
 
 Tensors = dict[str, torch.Tensor]

@@ -1,6 +1,6 @@
 """Optional behaviour of a run. The engine calls these hooks at fixed places and knows no plugin by name.
 
-A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/plugin_registry.py that makes it if
+A plugin is one file: a subclass of `Plugin`, and a function in the list of plugins/registry.py that makes it if
 the configuration needs it. All ranks call all hooks alike, so hooks may be collective.
 """
 

@@ -26,7 +26,7 @@ from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import logged_from
 
 #: make_plugins(trainer, learns), as of a Trainer.

@@ -15,13 +15,13 @@ from hpcgnn.engine.views import Constants, make_views
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.nn.linear import initialise
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness, torch_seed
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import Step
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.base import Setting
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 
 
 class Trainer:
@@ -47,7 +47,7 @@ class Trainer:
         learns: bool = True,
         adapt: Callable[[Any], object] = lambda model: None,
     ) -> None:
-        """make_plugins: makes the optional behaviour (plugins/plugin_registry.py). watch: gets the phases (clock.py).
+        """make_plugins: makes the optional behaviour (plugins/registry.py). watch: gets the phases (clock.py).
         learns: whether anything is trained; if not, the graph needs no labels. adapt: changes the new model, of an
         estimate.
         """

@@ -25,7 +25,7 @@ from hpcgnn.plan.rules import COUNTING_RULES
 from hpcgnn.plan.run_plan import RunPlan, check
 from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.schedules.tma import TmaConfig
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.

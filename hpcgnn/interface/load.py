@@ -26,7 +26,7 @@ from hpcgnn.memory.resident import set_allocator_policy, trim_heap
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 
 WIDEST = 512
 

@@ -30,8 +30,8 @@ from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
 from hpcgnn.tasks.labels import Evaluator, LabelTask, Objective
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.tasks.regression import scale_of
-from hpcgnn.tasks.task_registry import TASKS
 
 AnyModule = TypeVar("AnyModule", bound=torch.nn.Module)
 

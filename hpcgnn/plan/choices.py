@@ -11,12 +11,12 @@ def registry_choices() -> Choices:
     options.
     """
     from hpcgnn.comm.session import TRANSPORTS
-    from hpcgnn.nn.model_registry import MODELS
     from hpcgnn.nn.norm import NORM_LAYERS
+    from hpcgnn.nn.registry import MODELS
     from hpcgnn.plan.run_plan import check_options
     from hpcgnn.registry import load_extras
     from hpcgnn.schedules.schedule_registry import SCHEDULES
-    from hpcgnn.tasks.task_registry import TASKS, task_traits
+    from hpcgnn.tasks.registry import TASKS, task_traits
 
     load_extras()
     models = {name: entry.uses for name, entry in MODELS.items()}

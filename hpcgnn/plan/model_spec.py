@@ -5,11 +5,11 @@ import torch
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.nn.model_registry import MODELS, complete
+from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text, made_flags
 from hpcgnn.schedules.base import changing_edges
-from hpcgnn.tasks.task_registry import task_traits
+from hpcgnn.tasks.registry import task_traits
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.option_fields import allowed, flag
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.schedule_registry import SCHEDULES

@@ -16,14 +16,14 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.row_codec import rounds_at_random
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.entry import ModelEntry
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, made_flags
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.rules import PLAN_RULES, RULES, TRAINING_RULES, Rule
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.tasks.task_registry import resolve_task, task_traits
+from hpcgnn.tasks.registry import resolve_task, task_traits
 from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTraits
 
 #: Types that float32 has all numbers of, by their names in a file.

@@ -15,7 +15,7 @@ from hpcgnn.__main__ import registry_choices
 from hpcgnn.config import make_config
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.engine.probe import probe_step
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.memory_use import LiveTensors
 config = make_config({"graph": "-"}, registry_choices()).replace(task="classification")

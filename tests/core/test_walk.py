@@ -13,7 +13,7 @@ from hpcgnn.kernels.kernel import Kernel
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 
 ROOT = Path(hpcgnn.__file__).parent
 FRAMES = 7

@@ -14,7 +14,7 @@ from hpcgnn.__main__ import build_parser
 from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.nn.model_registry import MODELS, register
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.plan.choices import registry_choices
 from partition_tools.cli.main import build_parser as build_tools_parser
 

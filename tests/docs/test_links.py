@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from partition_tools.cli.main import build_parser as build_tools_parser

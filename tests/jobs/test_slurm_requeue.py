@@ -23,7 +23,7 @@ SIZE = "--nodes=1 --ntasks=2 --exclusive --output=%x-%j.txt"
 SLOW = """
 import time
 from hpcgnn.nn.gcn import GCNConv
-from hpcgnn.nn.model_registry import register
+from hpcgnn.nn.registry import register
 
 @register("slow")
 class Slow(GCNConv):

@@ -18,8 +18,8 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.plugins.plugin_registry import make_plugins
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.plugins.registry import make_plugins
+from hpcgnn.tasks.registry import TASKS
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.generators.spec import Spec

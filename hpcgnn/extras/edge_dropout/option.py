@@ -12,7 +12,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.edge_dropout.dropped_halo import DroppedHalo, Dropping
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operator_context import HaloFacts
 from hpcgnn.option_fields import option

@@ -9,7 +9,7 @@ from hpcgnn.extras.links.options import LINKS, LinksConfig
 from hpcgnn.extras.links.task import Links
 from hpcgnn.plan.rules import RULES, schedules_with
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 
 
 def add_options(command: argparse.ArgumentParser) -> None:

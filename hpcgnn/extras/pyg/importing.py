@@ -26,11 +26,11 @@ from hpcgnn.extras.pyg.weights import LIBRARIES, check_names
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.removed import REMOVED, refuse_removed
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.task_registry import task_traits
+from hpcgnn.tasks.registry import task_traits
 from hpcgnn.terminal import tell
 
 IMPORT = """\

@@ -5,10 +5,10 @@ from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.config import declare
 from hpcgnn.engine.checkpoint import CHECKS
 from hpcgnn.extras.recipes import commands, correct_and_smooth, label_reuse, learned_features, sign
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.inputs import LEARNED, MADE_COLUMNS
 from hpcgnn.plan.rules import RULES
-from hpcgnn.plugins.plugin_registry import JOB_PLUGINS, TRAINER_PLUGINS
+from hpcgnn.plugins.registry import JOB_PLUGINS, TRAINER_PLUGINS
 
 MODELS.register("sign", sign.MODEL)
 LEARNED.append("learned")

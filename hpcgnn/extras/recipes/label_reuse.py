@@ -23,7 +23,7 @@ from hpcgnn.options.inputs import MadeColumns, inputs_of
 from hpcgnn.options.task import TaskConfig
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.labels import Objective
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer

@@ -3,7 +3,7 @@
 from hpcgnn.config import declare
 from hpcgnn.extras.traces import trace
 from hpcgnn.plan.rules import RULES
-from hpcgnn.plugins.plugin_registry import JOB_PLUGINS
+from hpcgnn.plugins.registry import JOB_PLUGINS
 
 declare("run", "trace", trace.TraceConfig)
 JOB_PLUGINS.register("trace", trace.make)

@@ -11,7 +11,7 @@ from hpcgnn.__main__ import build_parser, main, registry_choices
 from hpcgnn.cli.arguments import given_options
 from hpcgnn.config import make_config, read_toml
 from hpcgnn.errors import ConfigError
-from hpcgnn.nn.model_registry import MODELS, register
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.schedules.schedule_registry import register as register_schedule

@@ -12,7 +12,7 @@ from hpcgnn.engine import checkpoint
 from hpcgnn.engine.checkpoint import Checkpoint, check_identity
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.errors import AccessError, CheckpointError, RunDirError, TrainingError
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options import ModelConfig
 

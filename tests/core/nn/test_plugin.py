@@ -13,15 +13,15 @@ from hpcgnn.__main__ import main
 from hpcgnn.engine.checkpoint import check_identity, save_checkpoint
 from hpcgnn.engine.optim import Sgd
 from hpcgnn.errors import CheckpointError, ConfigError
-from hpcgnn.nn.model_registry import MODELS, register
 from hpcgnn.nn.plugin import load_plugin, plugin_hash, plugin_source
+from hpcgnn.nn.registry import MODELS, register
 from hpcgnn.nn.sage import SAGEConv
 
 from ..forked import start
 
 NEIGHBOURS = """
 import torch
-from hpcgnn.nn.model_registry import register
+from hpcgnn.nn.registry import register
 
 @register("largest")
 class Largest(torch.nn.Linear):

@@ -12,13 +12,13 @@ import hpcgnn
 from hpcgnn.comm.session import TRANSPORTS
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.options import inputs
 from hpcgnn.plan import rules
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan, check_options, plan
 from hpcgnn.schedules.schedule_registry import SCHEDULES
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 from hpcgnn.traits import TransportTraits
 
 OF_SCHEDULE = {"tma": {"average_steps": 2}}

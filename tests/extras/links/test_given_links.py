@@ -18,7 +18,7 @@ from hpcgnn.extras.links import given as given_pairs
 from hpcgnn.extras.links import ranks as pair_ranks
 from hpcgnn.extras.links.task import Links
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.tasks.task_registry import resolve_task
+from hpcgnn.tasks.registry import resolve_task
 from partition_tools.interface.arrays import save_graph
 
 from .given import GRAPHS, written_with_links

@@ -15,7 +15,7 @@ from hpcgnn.extras.offload.limits import Limit
 from hpcgnn.extras.offload.options import READ, WRITTEN
 from hpcgnn.extras.offload.policy import WithinLimit
 from hpcgnn.memory import arena
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 
 pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from hpcgnn.config import make_config  # noqa: E402
 from hpcgnn.errors import ConfigError, GraphError  # noqa: E402
 from hpcgnn.extras.pyg import from_pyg_layer  # noqa: E402
 from hpcgnn.interface.load import load_graph  # noqa: E402
-from hpcgnn.nn.model_registry import MODELS, register  # noqa: E402
+from hpcgnn.nn.registry import MODELS, register  # noqa: E402
 
 from . import pyg_layers  # noqa: E402
 

@@ -7,7 +7,7 @@ import pytest
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.errors import HpcgnnError, RemoteError, RunDirError
-from hpcgnn.plugins.plugin_registry import JOB_PLUGINS
+from hpcgnn.plugins.registry import JOB_PLUGINS
 
 from ..runs import records, train_into
 

@@ -5,7 +5,7 @@ No tensor is held by the graph of its gradients, which Python's collector cannot
 
 import pytest
 
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.plugins.memory_use import LiveTensors
 
 from ..training import build_trainer, configure, generated

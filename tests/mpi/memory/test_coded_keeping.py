@@ -6,7 +6,7 @@ import torch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.run_plan import plan
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 
 from ..training import build_trainer, configure
 

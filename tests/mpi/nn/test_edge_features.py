@@ -15,7 +15,7 @@ from hpcgnn.errors import GraphError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.transforms.subgraphs import induced, with_halo
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import ignored
+from hpcgnn.nn.registry import ignored
 from hpcgnn.plan.model_spec import model_spec
 
 from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows

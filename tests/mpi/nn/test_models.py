@@ -11,12 +11,12 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.nn.model_registry import complete
+from hpcgnn.nn.registry import complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options import ModelConfig
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
-from hpcgnn.plugins.plugin_registry import make_plugins
+from hpcgnn.plugins.registry import make_plugins
 
 from ..gathering import whole
 from ..small import edges_of, written

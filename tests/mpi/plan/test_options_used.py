@@ -10,7 +10,7 @@ import pytest
 
 from hpcgnn.comm import SoloCommunicator
 from hpcgnn.graphfile.storage import GraphFile, write_graph
-from hpcgnn.nn.model_registry import MODELS
+from hpcgnn.nn.registry import MODELS
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.loading import load_graph

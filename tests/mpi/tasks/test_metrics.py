@@ -9,7 +9,7 @@ import torch
 
 from hpcgnn.tasks import classification, metrics
 from hpcgnn.tasks.metrics import rows_by_class
-from hpcgnn.tasks.task_registry import TASKS
+from hpcgnn.tasks.registry import TASKS
 
 pytestmark = pytest.mark.ranks(2, 3)
 
