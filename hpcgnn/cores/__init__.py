@@ -1,4 +1,4 @@
-"""The cores that this process may run on, their hardware threads, and who shares them.
+"""The cores that this process may run on, their hardware threads, their NUMA domains, and who shares them.
 
 An OpenMP runtime that binds threads (OMP_PLACES, OMP_PROC_BIND) binds the main thread too: libgomp does so when torch
 is imported. From then on the kernel reports a single core for the main thread, and for the threads and processes it
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
 
 
 @cache
@@ -68,6 +69,14 @@ def physical(cores: Collection[int], root: Path = CPUS) -> int:
     """
     siblings = (numbers_in(root / f"cpu{core}" / "topology" / "thread_siblings_list") or {core} for core in cores)
     return len({min(each) for each in siblings})
+
+
+def domains_of(cores: Collection[int], root: Path = NODES) -> list[int]:
+    """The NUMA domains that have some of these cores, in increasing order; [] if the kernel does not tell. root: where
+    it describes them.
+    """
+    lists = {folder.name.removeprefix("node"): folder / "cpulist" for folder in root.glob("node[0-9]*")}
+    return sorted(int(number) for number, path in lists.items() if not numbers_in(path).isdisjoint(cores))
 
 
 def numbers_in(path: Path) -> set[int]:

@@ -200,7 +200,8 @@ def agreed_plan(
     near: Neighbours | None = None,
 ) -> HaloPlan:
     """The HaloPlan for these counts of this peer (see there), in rounds of at most `cap` rows. Collective."""
-    max_rows = torch.from_numpy(receive_counts.copy())
+    # What a rank sends at an offset another receives there; only a trial on one rank knows no others.
+    max_rows = torch.from_numpy(np.maximum(receive_counts, send_counts))
     comm.allreduce_(max_rows, "plan", "max")
     most = torch.tensor([max(receive_counts.sum(), send_counts.sum())])
     comm.allreduce_(most, "plan", "max")

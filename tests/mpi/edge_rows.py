@@ -37,6 +37,7 @@ def written_with_rows(comm, folder):
     found = {}
     for name, graph in GRAPHS.items():
         types = {"edge_type": types_of(graph), "node_type": np.arange(graph.num_nodes) % NODE_TYPES}
+        types["edge_type_names"] = [f"type {number}" for number in range(RELATIONS)]  # also where there are no edges
         path = folder / f"edge-rows-{name.replace(' ', '-')}.h5"
         found[name] = save(comm, path, graph, edge_features=rows_of(graph), **types)
     return found
