@@ -95,7 +95,7 @@ PARTS = (
     quick("style", "bash", "-c", STYLE),
     Part("sanitizers", (*PYTEST, "tests/kernels/test_sanitized.py", "-m", "slow"), KERNELS),
     Part("aarch64", (*PYTEST, "tests/kernels/test_aarch64.py", "-m", "slow"), KERNELS),
-    Part("kernels, all cases", (*PYTEST, "tests/kernels", "--all"), KERNELS),
+    Part("kernels, all cases", (*PYTEST, "tests/kernels", "--all", "-m", "not slow"), KERNELS),
     Part("ranks, all cases", (*PYTEST, "tests/mpi", "--all"), ("hpcgnn/",)),
     Part(
         "Open MPI",

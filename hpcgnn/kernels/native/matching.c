@@ -63,8 +63,10 @@ HG_EXPORT int64_t hg_match(const int64_t *indptr, const int32_t *indices, int32_
     hg_bipartite g = {indptr, indices, right_of, left_of, edges, edges + lefts, vertices, vertices + lefts};
     int64_t found = -1, before = -2;
     if (edges && vertices) {
-        memset(right_of, -1, (size_t)num_left * sizeof *right_of);
-        memset(left_of, -1, (size_t)num_right * sizeof *left_of);
+        for (int64_t u = 0; u < num_left; u++) /* no memset: of no vertices there is no array */
+            right_of[u] = -1;
+        for (int64_t v = 0; v < num_right; v++)
+            left_of[v] = -1;
         memcpy(g.ahead, indptr, (size_t)num_left * sizeof *g.ahead);
         found = 0;
         for (int32_t phase = 1; found != before; phase++) {
