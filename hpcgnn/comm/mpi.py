@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from hpcgnn import cores
 from hpcgnn.comm.communicator import Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.node_memory import MpiNodeMemory
-from hpcgnn.comm.transport import MessageTransport, bytes_of
+from hpcgnn.comm.transport import MessageTransport, bytes_of, traffic
 
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 #: Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
@@ -116,7 +116,7 @@ class ProgressThread(threading.Thread):
         self.pause = pause
         self.lock = threading.Lock()
         self.awake = threading.Event()
-        self.pending: list[list[Any]] = []
+        self.pending: dict[int, list[Any]] = {}  # by id
         self.stopping = False
         self.failure: BaseException | None = None
 
@@ -125,25 +125,26 @@ class ProgressThread(threading.Thread):
         try:
             while self.awake.wait() and not self.stopping:
                 with self.lock:
-                    self.pending = [requests for requests in self.pending if not _through(requests)]
+                    self.pending = {key: each for key, each in self.pending.items() if not _through(each)}
                     if not self.pending and not self.stopping:
                         self.awake.clear()
                 time.sleep(self.pause)
         except BaseException as error:  # shown by the rank that waits, which then ends the job
             self.failure = error
 
-    def watch(self, requests: list[Any]) -> None:
-        if not self.is_alive():
+    def watch(self, lists: Sequence[list[Any]]) -> None:
+        if self.ident is None:
             self.start()
         with self.lock:
-            self.pending.append(requests)
+            self.pending.update(zip(map(id, lists), lists, strict=True))
             if not self.awake.is_set():
                 self.awake.set()
 
-    def release(self, requests: list[Any]) -> None:
+    def release(self, lists: Sequence[list[Any]]) -> None:
         """Take requests back: MPI forbids two threads to complete the same request."""
         with self.lock:
-            self.pending = [other for other in self.pending if other is not requests]
+            for each in lists:
+                self.pending.pop(id(each), None)
         if self.failure is not None:
             raise RuntimeError("the thread that advances messages failed") from self.failure
 
@@ -185,13 +186,15 @@ class MpiCommunicator(MessageTransport):
         """
         requests = MpiPersistentRequests(self._comm, outgoing, incoming, self._tag(kind))
         self._prepared.add(requests)
-        return lambda: self._counted(requests.start(), outgoing, incoming, kind)
+        counts = traffic(outgoing, incoming)
+        return lambda: self._counted(requests.start(), kind, *counts)
 
-    def advance(self, requests: list[MPI.Request]) -> None:
-        self._progress.watch(requests)
+    def advance(self, *lists: list[MPI.Request]) -> None:
+        if lists:
+            self._progress.watch(lists)
 
-    def release(self, requests: list[MPI.Request]) -> None:
-        self._progress.release(requests)
+    def release(self, *lists: list[MPI.Request]) -> None:
+        self._progress.release(lists)
 
     def _wait(self, requests: list[MPI.Request]) -> None:
         """Without a core where ranks share cores."""

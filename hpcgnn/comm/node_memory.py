@@ -59,7 +59,7 @@ class MpiNodeMemory:
         mine = np.array([number, -number, *held], np.int64)
         found = np.empty_like(mine)
         start = time.perf_counter()
-        self._comm.complete([self._node.Iallreduce(mine, found, MPI.MAX)], kind)
+        self._comm.complete(kind, [self._node.Iallreduce(mine, found, MPI.MAX)])
         self._comm.ledger.add(kind, seconds_waiting=time.perf_counter() - start)
         if found[0] != -found[1]:
             raise RuntimeError(

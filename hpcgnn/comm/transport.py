@@ -35,6 +35,12 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return flat if tensor.dtype == torch.uint8 else flat.view(torch.uint8)
 
 
+def traffic(outgoing: list[Message], incoming: list[Message]) -> tuple[bool, int, int, int]:
+    """(whether there are any, messages that are sent, their bytes, and the bytes received)."""
+    sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
+    return bool(outgoing or incoming), len(outgoing), sent, received
+
+
 def numbers_of(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's numbers (n,), to be reduced. Raises ValueError for types that are not, or if not contiguous."""
     if not tensor.is_contiguous() or tensor.dtype not in REDUCED:
@@ -63,10 +69,10 @@ class MessageTransport(Communicator):
         """Give messages to the library and return (receives, sends)."""
         raise NotImplementedError
 
-    def advance(self, requests: list[Any]) -> None:
-        """Let these requests advance while this rank computes."""
+    def advance(self, *lists: list[Any]) -> None:
+        """Let the requests of these lists advance while this rank computes."""
 
-    def release(self, requests: list[Any]) -> None:
+    def release(self, *lists: list[Any]) -> None:
         """Take requests back that were to advance: this thread waits for them now."""
 
     def _wait(self, requests: list[Any]) -> None:
@@ -88,27 +94,25 @@ class MessageTransport(Communicator):
     # --- the common part ----------------------------------------------------------------------------------------------
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        return self._counted(self._begin(outgoing, incoming, self._tag(kind)), outgoing, incoming, kind)
+        return self._counted(self._begin(outgoing, incoming, self._tag(kind)), kind, *traffic(outgoing, incoming))
 
-    def _counted(self, requests: Requests, outgoing: list[Message], incoming: list[Message], kind: str) -> "Requested":
-        """Count messages that have begun."""
-        used = kind if outgoing or incoming else ""
+    def _counted(self, requests: Requests, kind: str, used: bool, *counts: int) -> "Requested":
+        """Count messages that have begun. used, counts: their `traffic`."""
         if used:
-            sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
-            self.ledger.add(used, len(outgoing), sent, received)
-        return Requested(self, *requests, used)
+            self.ledger.add(kind, *counts)
+        return Requested(self, *requests, kind if used else "")
 
     def _tag(self, kind: str) -> int:
         """A message of another kind is not taken for one of this."""
         return zlib.crc32(kind.encode()) & _MOST_TAG
 
-    def wait(self, requests: list[Any], kind: str) -> None:
-        """Complete these requests, and count the seconds. kind: "" where all ranks had to call, and this one has no
-        message in it.
+    def wait(self, kind: str, *lists: list[Any]) -> None:
+        """Complete the requests of these lists, and count the seconds. kind: "" where all ranks had to call, and this
+        one has no message in it.
         """
         start = time.perf_counter()
-        self.release(requests)
-        self.complete(requests, kind or "control")
+        self.release(*lists)
+        self.complete(kind or "control", *lists)
         end = time.perf_counter()
         if not kind:
             return
@@ -116,16 +120,17 @@ class MessageTransport(Communicator):
         if self.tape is not None:
             self.tape.add("wait", "wait", start, end, {"kind": kind})
 
-    def complete(self, requests: list[Any], kind: str) -> None:
-        """Wait for these requests, while other ranks see it."""
+    def complete(self, kind: str, *lists: list[Any]) -> None:
+        """Wait for the requests of these lists, while other ranks see it."""
         self.heartbeat.arrive(self.heartbeat.at if kind == "control" else kind)
-        self._wait(requests)
+        for requests in lists:
+            self._wait(requests)
         self.heartbeat.leave()
 
     def _collective(self, requests: list[Any], kind: str, size: int) -> None:
         """Wait for the requests of one collective call with `size` bytes, and count it."""
         start = time.perf_counter()
-        self.complete(requests, kind)
+        self.complete(kind, requests)
         end = time.perf_counter()
         self.ledger.add(kind, messages=1, bytes_sent=size, bytes_received=size, seconds_waiting=end - start)
         if self.tape is not None:
@@ -175,16 +180,21 @@ class Requested(Exchange):
         self._receives, self._sends = receives or None, sends or None
 
     def progress(self) -> None:
-        for requests in (self._receives, self._sends):
-            if requests:
-                self._transport.advance(requests)
+        self._transport.advance(*filter(None, (self._receives, self._sends)))
 
     def finish_receiving(self) -> None:
         if self._receives is not None:
-            self._transport.wait(self._receives, self._kind)
+            self._transport.wait(self._kind, self._receives)
             self._receives = None
 
     def finish_sending(self) -> None:
         if self._sends is not None:
-            self._transport.wait(self._sends, self._kind)
+            self._transport.wait(self._kind, self._sends)
             self._sends = None
+
+    def finish(self) -> None:
+        if self._receives is None or self._sends is None:
+            super().finish()
+            return
+        self._transport.wait(self._kind, self._receives, self._sends)
+        self._receives = self._sends = None

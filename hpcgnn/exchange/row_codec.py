@@ -91,6 +91,7 @@ class RowCodec:
         name: a key of NARROW.
         ids: int64 (n_p,), the original ids of own nodes, for random rounding.
         key: number -> key of the rounding of the number-th stream of the present epoch, for random rounding.
+        at_random: whether it rounds at random.
         drawn: number of streams of this epoch so far.
     """
 
@@ -100,7 +101,7 @@ class RowCodec:
         ids: torch.Tensor | None = None,
         key: Callable[[int], int] = int,
     ) -> None:
-        self.name, self.kind, self._key = name, NARROW[name], key
+        self.name, self.kind, self._key, self.at_random = name, NARROW[name], key, rounds_at_random(name)
         self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids
         self.drawn = 0
 
@@ -111,7 +112,7 @@ class RowCodec:
     def next_draw(self) -> int:
         """The key of the next stream's rounding."""
         self.drawn += 1
-        return self._key(self.drawn) if rounds_at_random(self.name) else 0
+        return self._key(self.drawn) if self.at_random else 0
 
     def form(self, width: int, narrow: int, dtype: torch.dtype) -> RowFormat:
         """The RowFormat of rows of `width` columns.
@@ -147,7 +148,7 @@ class RowCodec:
         if sent.sums is None:
             key, dtype = draw, _wide(form.dtype)
         for first, rows in sent.pieces(own, dtype):
-            known = sent.sums is None and rounds_at_random(self.name)
+            known = sent.sums is None and self.at_random
             at = sent.rows[first : first + len(rows)].long()
             encode(message, form, rows, key, (sent.count, first), ids[at] if known else None)
 

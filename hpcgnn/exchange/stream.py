@@ -26,9 +26,11 @@ from hpcgnn.exchange.edges import EdgesT, OwnEdges, StreamPart
 from hpcgnn.exchange.nodes import NodeLayout
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import coalesce
-from hpcgnn.exchange.row_codec import RowCodec, RowFormat, rounds_at_random
+from hpcgnn.exchange.row_codec import RowCodec, RowFormat
 from hpcgnn.exchange.send_matrix import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
+
+_NO_SPAN = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ class Stream(RowStream[EdgesT]):
     def _span(self, name: str, about: dict[str, str]) -> contextlib.AbstractContextManager[None]:
         """Of the trace, where one is made."""
         tape = self.comm.tape
-        return contextlib.nullcontext() if tape is None else tape.span(name, "turn", about)
+        return _NO_SPAN if tape is None else tape.span(name, "turn", about)
 
     def _transfers(self, rows: StreamInput, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
@@ -249,7 +251,7 @@ class Stream(RowStream[EdgesT]):
         taken = most(back.buffer_bytes(turn.outgoing) for turn in turns)
         sizes = [come, come, gone, given, given, taken, taken, received * summed]
         pieces = self.buffers.pieces(sizes, widened * longest, peers)
-        ids = self.of_columns(self.wire.ids) if rounds_at_random(self.wire.name) else None
+        ids = self.of_columns(self.wire.ids) if self.wire.at_random else None
         return [Transfer(turn, pieces, self.comm, self.wire, form, back, ids) for turn in turns]
 
     def _turns(self, cap: int) -> list[Turn]:

@@ -53,9 +53,9 @@ class Turn:
         return [self.plan.sending.part(first, last) for first, last in self.spans]
 
     @cached_property
-    def runs(self) -> list[tuple[int, SendMatrix]]:
-        """[(the first of its rows among the outgoing rows, SendMatrix)] of this rank's outgoing lanes: those that
-        follow each other are one; of a rank by itself all do.
+    def runs(self) -> list[tuple[slice, SendMatrix]]:
+        """[(its rows among the outgoing rows, SendMatrix)] of this rank's outgoing lanes: those that follow each other
+        are one; of a rank by itself all do.
         """
         runs, place, end = list[list[int]](), 0, -1
         for lane, (first, last) in zip(self.outgoing, self.spans, strict=True):
@@ -64,7 +64,7 @@ class Turn:
                     runs.append([place, first, last])
                 runs[-1][2] = end = last
             place += lane.rows
-        return [(place, self.plan.sending.part(first, last)) for place, first, last in runs]
+        return [(slice(at, at + last - first), self.plan.sending.part(first, last)) for at, first, last in runs]
 
 
 class Transfer:
@@ -115,10 +115,10 @@ class Transfer:
     def begin(self, own: Scaled, draw: int, kind: str) -> None:
         """Pack rows (columns, F) of the plan's columns, and begin to send and receive. draw: key of the rounding."""
         packed, turn = self.packed, self.turn
-        if packed.form.row_bytes and packed.rows is not None:
-            for first, sent in turn.runs:
-                sent.pack(packed.rows[first : first + sent.count], own)
-        elif packed.form.row_bytes:
+        if packed.form.width and packed.rows is not None:
+            for rows, sent in turn.runs:
+                sent.pack(packed.rows[rows], own)
+        elif packed.form.width:
             for lane, part, sent in zip(turn.outgoing, packed.parts, turn.sent, strict=True):
                 if lane.sender == self._peers.rank:
                     place = lane.sender, turn.number, lane.offset

@@ -76,7 +76,7 @@ def convolves(*matrices: torch.Tensor | None) -> bool:
     """Whether `convolve` and `convolve_backward` are there for these: float32, with our own products. Who watches
     kernels (see library.py) wants to see each.
     """
-    native = library.load().native
+    native = (library.state.loaded or library.load()).native
     fits = native is not None and library.state.watch is None and native.has_products(torch.float32)
     for each in matrices:
         fits = fits and (each is None or (each.dtype == torch.float32 and each.numel() > 0))

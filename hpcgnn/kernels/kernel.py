@@ -25,7 +25,6 @@ Whatever reaches compiled code as a pointer has the dtype, shape and layout that
 tensor's description only. Ranges of indices are the one thing left out; `check_block` looks at those, once per block.
 """
 
-import contextlib
 import ctypes
 import re
 from collections.abc import Callable, Iterable
@@ -68,16 +67,20 @@ _ENTRY = re.compile(
 
 
 _NAME = re.compile(r"[a-z_]+")
+#: A size that is a name, or a name and a number.
+_SIZE = re.compile(r"([a-z_]+)(?: \+ (\d+))?")
 
 
 class _Entry(NamedTuple):
-    """A tensor of a table. dtypes: of `like`'s dtype, or free ones. sizes: {expression: (its function, its names)}."""
+    """A tensor of a table. dtypes: of `like`'s dtype, or free ones. sizes: {expression: (its function, its names, the
+    number that is added to a single name, None: it is another expression)}.
+    """
 
     name: str
     field: str
     like: str | None
     dtypes: Any
-    sizes: dict[str, tuple[Callable[..., int], list[str]]]
+    sizes: dict[str, tuple[Callable[..., int], list[str], int | None]]
     words: list[str]
 
 
@@ -95,8 +98,8 @@ def _entry(name: str, text: str) -> _Entry:
     words = match["words"].split() + ["contiguous"] * (len(shape) == 1)
     sizes = {}
     for each in shape:
-        names = list(dict.fromkeys(_NAME.findall(each)))
-        sizes[each] = eval(f"lambda {', '.join(names)}: {each}"), names
+        names, simple = list(dict.fromkeys(_NAME.findall(each))), _SIZE.fullmatch(each)
+        sizes[each] = eval(f"lambda {', '.join(names)}: {each}"), names, simple and int(simple[2] or 0)
     return _Entry(name, match["field"] or name, match["like"], dtypes, sizes, words)
 
 
@@ -142,7 +145,7 @@ class Kernel:
             arguments = {name: kind for name, kind, *_ in self._structure._fields_}
         #: {argument of C: what it gets where nothing is given}
         self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
-        names = {name for each in tensors for _, found in each.sizes.values() for name in found}
+        names = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}
         self._known = names.union(table, arguments)
 
     def check(self, **given: Any) -> dict[str, Any]:
@@ -167,9 +170,9 @@ class Kernel:
                 raise ValueError(f"{name}: expected {' or '.join(map(str, allowed))} on the CPU, got {got}")
             dtypes[name] = dtype = x.dtype
             fits = x.dim() == len(shape)
-            for (text, (value, names)), length in zip(shape.items(), x.shape if fits else (), strict=False):
-                if text in names:
-                    fits = fits and sizes.setdefault(text, length) == length
+            for (value, names, more), length in zip(shape.values(), x.shape if fits else (), strict=False):
+                if more is not None:
+                    fits = fits and length >= more and sizes.setdefault(names[0], length - more) == length - more
                     continue
                 known = [*map(sizes.get, names)]
                 if None in known:  # the last one, with which the size grows evenly
@@ -212,8 +215,12 @@ class Kernel:
         made = self.check(**named, **given)
         given |= named
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
-        with contextlib.nullcontext() if watch is None else watch(self.name, tuple(given.values())):
-            result = self._run(native if compiled else None, given, made)
+        native = native if compiled else None
+        if watch is None:
+            result = self._run(native, given, made)
+        else:
+            with watch(self.name, tuple(given.values())):
+                result = self._run(native, given, made)
         versions = []
         for name in self._written:
             tensor = given.get(name)

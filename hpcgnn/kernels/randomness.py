@@ -18,22 +18,22 @@ _MASK = (1 << 64) - 1
 _LOW = 0xFFFFFFFF
 
 
-def _mix(z: int) -> int:
-    """SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014): a bijection of 64 bits in which every bit counts."""
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
-
-
 def stream_key(seed: int, *parts: int) -> int:
     """A 64-bit key from integers, e.g. stream_key(seed, epoch, layer, purpose).
 
-    Order and number of the parts matter; negative numbers count modulo 2**64. Raises TypeError for anything but
-    integers.
+    Order and number of the parts matter; negative numbers count modulo 2**64. Each part, and the key with it, goes
+    through SplitMix64's finalizer (Steele, Lea, Flood, OOPSLA 2014), a bijection of 64 bits in which every bit counts.
+    Raises TypeError for anything but integers.
     """
     key = 0
     for part in (seed, *parts):
-        key = _mix((key + 0x9E3779B97F4A7C15 + _mix(part & _MASK)) & _MASK)
+        z = part
+        for before in (0, key + 0x9E3779B97F4A7C15):
+            z = (z + before) & _MASK
+            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+            z ^= z >> 31
+        key = z
     return key
 
 

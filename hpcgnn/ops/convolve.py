@@ -76,15 +76,17 @@ class Convolve(torch.autograd.Function):
         assert sent is not None, "constant rows are narrowed"
         keeps = operator.old and not first
         at_once = isinstance(x, torch.Tensor) and not keeps and kernels.convolves(x, y, neighbour, own)
-        read, products = reader(x, dtype, arena), Cast(arena, sent, dtype)
-        computed = read if at_once or outputs is None else reader(x, dtype, arena, outputs)
+        if first:
+            read, products = reader(x, dtype, arena), Cast(arena, sent, dtype)
+        if not at_once:
+            computed = read if first and outputs is None else reader(x, dtype, arena, outputs)
+            results = Cast(arena, y, dtype)
         taken = _of_tile(x, x.dtype, arena) if at_once and outputs is not None else None
         for rows in tiles_or_all(len(x), at_once):
             if activation is not None and isinstance(x, torch.Tensor):
                 activation.apply_(x[rows], rows)
             if first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, read(rows), neighbour))
-        results = Cast(arena, y, dtype)
         for part in operator.parts(sent, y=y):
             if keeps:
                 ctx.used = part.aggregate
@@ -135,11 +137,6 @@ class Convolve(torch.autograd.Function):
         spare = _of_tile(x, dtype, arena) if between and needs_x else None
         picks = operator.outputs is not None and own is not None
         apart = _of_tile(x, dtype, arena) if picks and not constant else None
-        read, computed = reader(x, dtype, arena), None
-        if picks and not own_products:
-            computed = reader(x, dtype, arena, operator.outputs)
-        gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
-        bias_left = None if own_products else g_bias
         if g_bias is not None and own_products and own is None:
             kernels.bias_gradient(g_bias, gy)
         if own_products and not constant:
@@ -151,6 +148,10 @@ class Convolve(torch.autograd.Function):
                 of_rows = {"gx": None if gx is None else gx[part.rows], "first": part.rows.start, "memory": part.memory}
                 kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile_rows(), scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
+        read = reader(x, dtype, arena)
+        computed = reader(x, dtype, arena, operator.outputs) if picks and not own_products else None
+        gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
+        bias_left = None if own_products else g_bias
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)
             of_x, g = read(rows), gradients.read(gy[mine])

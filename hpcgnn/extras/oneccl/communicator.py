@@ -155,10 +155,10 @@ class OneCclCommunicator(MpiCommunicator):
         )
         return Request(self._library, handle, given, result)
 
-    def advance(self, requests: list[Any]) -> None:
+    def advance(self, *lists: list[Any]) -> None:
         """Nothing to do: oneCCL has a thread for that."""
 
-    def release(self, requests: list[Any]) -> None:
+    def release(self, *lists: list[Any]) -> None:
         """Nothing was handed over."""
 
     def arrived(self, requests: list[Any]) -> bool:
