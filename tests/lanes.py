@@ -61,7 +61,7 @@ STYLE = """
 ruff check --quiet . && ruff format --quiet --diff . && codespell &&
 shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
 """
-ROOMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "mpi").iterdir() if path.is_dir())
+ROOMS = sorted({str(path.parent.relative_to(ROOT)) for path in ROOT.glob("tests/mpi/*/test_*.py")})
 HALF = len(ROOMS) // 2
 #: Files of tests that run as processes.
 PROCESSES = sorted(
@@ -96,7 +96,10 @@ PARTS = (
     Part("sanitizers", (*PYTEST, "tests/kernels/test_sanitized.py", "-m", "slow"), KERNELS),
     Part("aarch64", (*PYTEST, "tests/kernels/test_aarch64.py", "-m", "slow"), KERNELS),
     Part("kernels, all cases", (*PYTEST, "tests/kernels", "--all", "-m", "not slow"), KERNELS),
-    Part("ranks, all cases", (*PYTEST, "tests/mpi", "--all"), ("hpcgnn/",)),
+    *(
+        Part(f"all cases, {room}", (*PYTEST, room, "--all"), (f"{room}/", f"hpcgnn/{Path(room).name}/"))
+        for room in ROOMS
+    ),
     Part(
         "Open MPI",
         ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"),
