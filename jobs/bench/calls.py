@@ -2,9 +2,9 @@
 
     mpiexec -n 2 python -m hpcgnn train --graph GRAPH --model sage --layers 4 --epochs 3 --plugin jobs/bench/calls.py
 
-The second hidden layer of the last epoch counts, on rank 0: forwards from the model's question for the layer's graph to
-the next one, backwards the gradient of its convolution. A line has the calls of hpcgnn alone, and those with torch and
-the standard library. Comprehensions and generated functions count too. HPCGNN_CALLS=FILE gets all of them by name.
+The second hidden layer of the last epoch counts, on rank 0. Forwards, its calls begin where the model asks for the
+layer's graph, and end where it asks for the next. Backwards, they are those of the gradient of its convolution. A line
+has the calls of hpcgnn alone, and those with torch and the standard library. HPCGNN_CALLS=FILE lists all of them.
 """
 
 import contextlib
