@@ -137,7 +137,7 @@ class Stream(RowStream[EdgesT]):
         wire: RowCodec | None = None,
     ) -> None:
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
-        self.wire, self.edges = wire or RowCodec(), OwnEdges(own, halo)
+        self.wire, self.edges, self._cuts = wire or RowCodec(), OwnEdges(own, halo), buffers.cuts(self)
         self.uses: Counter[Use] = Counter()
         self._turns_by_cap: dict[int, list[Turn]] = {}
         self._outer: NodeLayout | None = None
@@ -227,11 +227,10 @@ class Stream(RowStream[EdgesT]):
         back = RowFormat(0, 0, dtype)
         if returns is not None:
             back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
-        cuts = self.buffers.cuts(self)
-        if (form, back) not in cuts:
-            cuts[form, back] = self._cut(form, back)
+        if (form, back) not in self._cuts:
+            self._cuts[form, back] = self._cut(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1
-        return cuts[form, back]
+        return self._cuts[form, back]
 
     def _cut(self, form: RowFormat, back: RowFormat) -> list[Transfer]:
         """As many consecutive rounds as fit the buffers are a turn."""
