@@ -29,51 +29,64 @@ choose_python() {
     echo "$python"
 }
 
-# The packages that setup.cfg names for the project and for some extras (joined by commas), one in a line.
+# The packages that build the project, and those that setup.cfg names for it and for some extras (joined by commas), one in a line.
 requirements() {
-    "$project/.venv/bin/python" - "$project/setup.cfg" "$1" <<'END'
-import configparser, sys
-setup = configparser.ConfigParser()
-setup.read(sys.argv[1], encoding="utf-8")
+    "$project/.venv/bin/python" - "$project" "$1" <<'END'
+import configparser, pathlib, sys, tomllib
+folder, setup = pathlib.Path(sys.argv[1]), configparser.ConfigParser()
+setup.read(folder / "setup.cfg", encoding="utf-8")
 extras = [setup["options.extras_require"][name] for name in sys.argv[2].split(",")]
-print("\n".join([setup["options"]["install_requires"], *extras]))
+build = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+print("\n".join([*build, setup["options"]["install_requires"], *extras]))
 END
 }
 
+# Begin to compile the kernels by a Python that has setuptools. pip finds the library among those of before (setup.py), and tells
+# what is wrong if it does not.
+begin_to_compile() {
+    (cd "$project" && exec "$1" setup.py -q build_ext --inplace) > /dev/null 2>&1 &
+    compiling=$!
+}
+
 setup_environment() {
-    local extras=$1 python stamp paths=${HPCGNN_VECTOR_PATHS:-all}
+    local extras=$1 python stamp paths=${HPCGNN_VECTOR_PATHS:-all} environment=$project/.venv compiling=
     python=$(choose_python)
     command -v cc >/dev/null || command -v gcc >/dev/null ||
         echo "setup: no C compiler found: the slow pure-torch kernels will serve; install gcc for the fast ones" >&2
     [ "${HPCGNN_MPI:-wheel}" = site ] || extras="mpi,$extras"
-    if [ ! -x "$project/.venv/bin/pip" ]; then
-        "$python" -m venv "$project/.venv" || fail "cannot make a virtual environment; install Python's venv module"
-    fi
     # What is installed follows from these files; they are hashed, so that a second run takes no time. Lines with another hash
     # are of another state of the project, whose kernel library is not ours.
     stamp=$(cat "$project"/{setup.cfg,setup.py,pyproject.toml,env/constraints.txt} "$project"/hpcgnn/kernels/native/* | sha256sum | cut -c1-16)
     stamp=$stamp-${HPCGNN_MPI:-wheel}
-    grep -qs "^$stamp " "$project/.venv/installed" || : > "$project/.venv/installed"
     # A library of more vector paths serves whoever needs fewer.
     local serves=(-e "$stamp $extras $paths" -e "$stamp $extras all")
     [ "$paths" != native ] || serves+=(-e "$stamp $extras runnable")
-    if ! grep -qxF "${serves[@]}" "$project/.venv/installed"; then
+    if ! grep -qsxF "${serves[@]}" "$environment/installed"; then
         echo "setup: installing hpcgnn[$extras] into .venv, and compiling its kernels ($paths vector paths): one to three minutes the first time" >&2
-        # The kernels compile while other packages are fetched. pip would compile ten thousand files of Python, one after another, for
-        # longer than all else takes: what is used is compiled below.
-        local pip=("$project/.venv/bin/pip" install --quiet --disable-pip-version-check --no-compile)
-        "${pip[@]}" --no-deps --editable "$project" &
-        requirements "$extras" > "$project/.venv/requirements.txt"
-        "${pip[@]}" --constraint "$project/env/constraints.txt" --requirement "$project/.venv/requirements.txt" ||
-            { kill $! 2>/dev/null || true; fail "installation failed; the lines above say why"; }
-        # From the folder of the project, beside the compiler, which takes longer.
-        (cd "$project" && env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import hpcgnn.app.train, partition_tools.cli") ||
-            { kill $! 2>/dev/null || true; fail "what was installed cannot be loaded; the lines above say why"; }
-        wait $! || fail "hpcgnn itself could not be installed; the lines above say why"
+        # The kernels compile beside all else, which takes as long.
+        ! "$python" -c "import setuptools" 2>/dev/null || begin_to_compile "$python"
+        if [ ! -x "$environment/bin/pip" ]; then
+            "$python" -m venv "$environment" || fail "cannot make a virtual environment; install Python's venv module"
+        fi
+        grep -qs "^$stamp " "$environment/installed" || : > "$environment/installed"
+        # pip would compile ten thousand files of Python, one after another, for longer than all else takes: what is used is compiled
+        # below, from the folder of the project.
+        local pip=("$environment/bin/pip" install --quiet --disable-pip-version-check --no-compile --constraint "$project/env/constraints.txt")
+        requirements "$extras" > "$environment/requirements.txt"
+        if [ -z "$compiling" ] && "${pip[@]}" setuptools; then
+            begin_to_compile "$environment/bin/python"
+        fi
+        "${pip[@]}" --requirement "$environment/requirements.txt" ||
+            { kill $compiling 2>/dev/null || true; fail "installation failed; the lines above say why"; }
+        (cd "$project" && exec env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import hpcgnn.app.train, partition_tools.cli") &
+        local loading=$!
+        wait $compiling || true
+        "${pip[@]}" --no-deps --no-build-isolation --editable "$project" || fail "hpcgnn itself could not be installed; the lines above say why"
+        wait $loading || fail "what was installed cannot be loaded; the lines above say why"
         # A wheel in the environment would be loaded before the site's library, and its mpiexec found before the site's.
-        [ "${HPCGNN_MPI:-wheel}" != site ] || "$project/.venv/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true
-        echo "$stamp $extras $paths" >> "$project/.venv/installed"
+        [ "${HPCGNN_MPI:-wheel}" != site ] || "$environment/bin/pip" uninstall --quiet --yes mpich 2>/dev/null || true
+        echo "$stamp $extras $paths" >> "$environment/installed"
     fi
     # shellcheck disable=SC1091
-    . "$project/.venv/bin/activate"
+    . "$environment/bin/activate"
 }
