@@ -24,7 +24,7 @@ from partition_tools.interface.arrays import save_graph
 from .given import GRAPHS, written_with_links
 from .test_links import KS, embeddings_of, oracle, oracle_metrics, pairs_of, scores_of
 
-pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(2, 3)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from hpcgnn.extras.offload.scratch import ScratchFile
 from hpcgnn.extras.offload.writing import write_features
 from hpcgnn.ops.row_tiles import tiles_of
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(2)
 
 TILE = 64
 ALL_KEEP = {"hidden": 16, "layers": 2, "keep_input": "always"}

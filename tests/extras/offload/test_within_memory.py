@@ -17,7 +17,7 @@ from hpcgnn.extras.offload.policy import WithinLimit
 from hpcgnn.memory import arena
 from hpcgnn.plugins.registry import make_plugins
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(2)
 
 STEPS = 3
 #: {thread of a rank: bytes}.

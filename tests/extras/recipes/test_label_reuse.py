@@ -25,7 +25,7 @@ from hpcgnn.errors import ConfigError
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
 
-pytestmark = [pytest.mark.ranks(2), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(2)
 
 SEED, CLASSES, REUSED_LABEL = 5, 3, 13  # the purpose of the draws is part of what a seed means
 SHARE = 0.4

@@ -26,7 +26,7 @@ from partition_tools.cli.partition_graph import partition_graph
 from partition_tools.cli.verify_graph import verify_graph
 from partition_tools.generators.spec import Spec
 
-pytestmark = [pytest.mark.ranks(1, 2, 3), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(1, 2, 3)
 
 NODES, WIDTH, CLASSES, HOPS, FOLDS, TELEPORT, LABEL_FOLD = 120, 4, 3, 2, 5, 0.3, 18
 KINDS = {

@@ -29,7 +29,7 @@ from hpcgnn.extras.recipes.correct_and_smooth import CorrectAndSmooth
 from hpcgnn.extras.recipes.label_propagation import LabelRequest, propagate_labels
 from hpcgnn.extras.recipes.spreading import Spreading
 
-pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.slow]
+pytestmark = pytest.mark.ranks(2, 3)
 
 CLASSES = 3
 KINDS = ["random undirected weighted", "random directed", "two cliques", "no edges", "star"]
