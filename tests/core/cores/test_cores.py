@@ -1,4 +1,4 @@
-"""The cores of a process: read before OpenMP binds the main thread, or by OpenMP's places; hardware threads."""
+"""The cores of a process: read before OpenMP binds the main thread, or by OpenMP's places; hardware threads; NUMA."""
 
 import json
 import os
@@ -88,3 +88,12 @@ def test_hardware_threads_of_a_core_count_once(tmp_path, siblings):
     assert cores.physical(range(8), tmp_path) == 4
     assert cores.physical({0, 4 if far else 1}, tmp_path) == 1 and cores.physical({0, 2, 5}, tmp_path) == 3
     assert cores.physical({0, 9}, tmp_path) == 2, "of core 9 nothing is known"
+
+
+def test_domains_of_cores(tmp_path):
+    """Two domains of two cores each, with their hardware threads, and one of memory alone."""
+    files = {"node0/cpulist": "0-1,4-5\n", "node1/cpulist": "2-3,6-7\n", "node10/cpulist": "\n", "online": "0-1"}
+    root = tree(tmp_path, files)
+    assert cores.domains_of(range(8), root) == [0, 1]
+    assert cores.domains_of({2, 7}, root) == [1] and cores.domains_of({8}, root) == []
+    assert cores.domains_of({0}, tmp_path / "absent") == []
