@@ -200,7 +200,8 @@ def agreed_plan(
     near: Neighbours | None = None,
 ) -> HaloPlan:
     """The HaloPlan for these counts of this peer (see there), in rounds of at most `cap` rows. Collective."""
-    # What a rank sends at an offset another receives there; only a trial on one rank knows no others.
+    # Each row that is sent at an offset is received there by another rank. A trial on one rank has no other, and counts
+    # its sent rows too.
     max_rows = torch.from_numpy(np.maximum(receive_counts, send_counts))
     comm.allreduce_(max_rows, "plan", "max")
     most = torch.tensor([max(receive_counts.sum(), send_counts.sum())])
