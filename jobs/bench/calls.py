@@ -4,7 +4,8 @@
 
 The second hidden layer of the last epoch counts, on rank 0. Forwards, its calls begin where the model asks for the
 layer's graph, and end where it asks for the next. Backwards, they are those of the gradient of its convolution. A line
-has the calls of hpcgnn alone, and those with torch and the standard library. HPCGNN_CALLS=FILE lists all of them.
+has the calls of hpcgnn alone, and those with torch and the standard library. HPCGNN_CALLS=FILE lists all of them. A
+matrix of 256 KiB or more takes more calls, since the arena places it.
 """
 
 import contextlib
@@ -12,8 +13,11 @@ import os
 import sys
 from pathlib import Path
 
+import hpcgnn
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.plugins.registry import TRAINER_PLUGINS
+
+PACKAGE = str(Path(hpcgnn.__file__).parent)
 
 
 class Calls(Plugin):
@@ -36,17 +40,19 @@ class Calls(Plugin):
         finally:
             sys.setprofile(None)
 
-    def take_best(self):
-        """Print, once the last epoch is over."""
+    @contextlib.contextmanager
+    def run(self, trainer):
+        yield
         if self._rank:
             return
-        layers = self._places("Graph.at")
-        gradient = self._places("Convolve.backward")[1]
-        depth, end = self._calls[gradient][0], gradient + 1
-        while self._calls[end][0] > depth:
-            end += 1
-        for name, calls in ("forward", self._calls[layers[1] : layers[2]]), ("backward", self._calls[gradient:end]):
-            own = [file for _, file, _ in calls if f"{os.sep}hpcgnn{os.sep}" in file and "site-packages" not in file]
+        layers, gradients = self._places("Graph.at"), self._places("Convolve.backward")
+        if len(layers) < 4 or len(gradients) < 2:
+            print("calls.py: expected a model of at least 4 linear layers (--model sage --layers 4), got no hidden one")
+            return
+        begin, depth = gradients[1], self._calls[gradients[1]][0]
+        end = next(place for place in range(begin + 1, len(self._calls)) if self._calls[place][0] <= depth)
+        for name, calls in ("forward", self._calls[layers[1] : layers[2]]), ("backward", self._calls[begin:end]):
+            own = [file for _, file, _ in calls if file.startswith(PACKAGE)]
             every = {file for _, file, _ in calls}
             print(f"{name}: {len(own)} calls in {len(set(own))} files; with libraries {len(calls)} in {len(every)}")
             if "HPCGNN_CALLS" in os.environ:
