@@ -28,7 +28,7 @@ import torch
 
 from hpcgnn.comm import Communicator
 from hpcgnn.comm.communicator import NodeMemory
-from hpcgnn.memory.arena import Arena, lent, rounded, shaped
+from hpcgnn.memory.arena import Arena, lent, rounded
 from hpcgnn.memory.resident import mapped_bytes
 
 #: The ledger's name for the seconds in meetings.
@@ -81,8 +81,8 @@ class _Matrix:
         start, nbytes = spread.own.start * row, spread.num_own * row
         if nbytes == 0:
             start, nbytes = spread.num_rows * row + _APART * spread.place, _APART
-        storage = lent(self.memory, nbytes, self.place[1] + start, self._leave)
-        return shaped(storage, self.dtype, spread.num_own, self.width)
+        shape = spread.num_own, self.width
+        return lent(self.memory, self.place[1] + start, nbytes, self.dtype, shape, self._leave)
 
     def _leave(self) -> None:
         self.held = False

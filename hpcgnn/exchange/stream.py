@@ -30,6 +30,7 @@ from hpcgnn.exchange.row_codec import RowCodec, RowFormat
 from hpcgnn.exchange.send_matrix import Scaled
 from hpcgnn.exchange.transfer import Transfer, Turn
 
+#: Where no trace is made.
 _NO_SPAN = contextlib.nullcontext()
 
 
@@ -162,10 +163,12 @@ class Stream(RowStream[EdgesT]):
         if transfers:
             transfers[0].begin(sent, draw, kind)
         own = self.edges.pieces(max(1, len(transfers)) if rows.pieces else 1)
-        with self._span("own edges", {"kind": kind}):
+        tape = self.comm.tape
+        with _NO_SPAN if tape is None else tape.span("own edges", "turn", {"kind": kind}):
             yield from self.edges.split(StreamPart(own[0], *of_own), rows.interior)
         for number, transfer in enumerate(transfers):
-            with self._span("turn", {"kind": kind, "turn": f"{number + 1} of {len(transfers)}"}):
+            about = {"kind": kind, "turn": f"{number + 1} of {len(transfers)}"}
+            with _NO_SPAN if tape is None else tape.span("turn", "turn", about):
                 transfer.finish()
                 if number + 1 < len(transfers):
                     transfers[number + 1].begin(sent, draw, kind)
@@ -214,11 +217,6 @@ class Stream(RowStream[EdgesT]):
         if self._outer is None:
             self._outer = near.rows.spread(self.edges.first_interior)
         return near.rows.empty(self._outer, width, dtype)
-
-    def _span(self, name: str, about: dict[str, str]) -> contextlib.AbstractContextManager[None]:
-        """Of the trace, where one is made."""
-        tape = self.comm.tape
-        return _NO_SPAN if tape is None else tape.span(name, "turn", about)
 
     def _transfers(self, rows: StreamInput, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""

@@ -11,6 +11,7 @@ memory only enters a queue, and the thread that takes memory empties the queue.
 Who keeps tensors that are saved for later (saved_tensors.py) is asked before the arena grows.
 """
 
+import functools
 import math
 import mmap
 import weakref
@@ -36,18 +37,17 @@ class _Lent(np.ndarray):
     """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
 
 
-def lent(memory: Any, nbytes: int, start: int, give_back: Callable[..., object], *args: Any) -> torch.UntypedStorage:
-    """A storage of `nbytes` bytes of a buffer from `start` on; give_back(*args) is called when nothing refers to it.
+def lent(
+    memory: Any, start: int, nbytes: int, dtype: torch.dtype, shape: tuple[int, ...], give_back: Callable[[], object]
+) -> torch.Tensor:
+    """A tensor in `nbytes` bytes of a buffer from byte `start` on; give_back is called when nothing refers to them.
 
-    That may be in any thread, and within any statement: give_back must be one that cannot be divided.
+    That may be in any thread, and within any statement: give_back must be one that cannot be divided. The tensor is not
+    a view: autograd forbids to write in place to one that an operator has returned.
     """
     taken = np.frombuffer(memory, np.uint8, nbytes, start).view(_Lent)
-    weakref.finalize(taken, give_back, *args).atexit = False
-    return torch.from_numpy(taken).untyped_storage()
-
-
-def shaped(storage: torch.UntypedStorage, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-    """The tensor of a storage. Not a view: autograd forbids to write in place to one that an operator has returned."""
+    weakref.finalize(taken, give_back).atexit = False
+    storage = torch.from_numpy(taken).untyped_storage()
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
 
 
@@ -106,9 +106,9 @@ class Arena:
     def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """An uninitialised tensor of this shape."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes == 0 or nbytes < SMALL:
+        if nbytes < SMALL:
             return torch.empty(shape, dtype=dtype)
-        return shaped(self._take(nbytes, rounded(nbytes)), dtype, *shape)
+        return self._take(nbytes, dtype, *shape)
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """An uninitialised tensor (rows, width) of a layer that is likely to be streamed, or its gradient in its place:
@@ -119,12 +119,13 @@ class Arena:
 
     def pages(self, nbytes: int) -> torch.Tensor:
         """uint8 (nbytes,) at a multiple of GRAIN; nbytes: a multiple of it."""
-        return shaped(self._take(nbytes, nbytes), torch.uint8, nbytes)
+        return self._take(nbytes, torch.uint8, nbytes)
 
-    def _take(self, nbytes: int, size: int) -> torch.UntypedStorage:
-        """Return memory of `nbytes` bytes, from a space of `size` bytes."""
+    def _take(self, nbytes: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
+        """A tensor of `nbytes` bytes in a space of its own."""
+        size = -(-nbytes // GRAIN) * GRAIN
         number, start, piece = self.reserve(size)
-        return lent(piece, nbytes, start, self._returned.append, (number, start, size))
+        return lent(piece, start, nbytes, dtype, shape, functools.partial(self._returned.append, (number, start, size)))
 
     def reserve(self, size: int) -> tuple[int, int, mmap.mmap]:
         """(number of the piece, first byte, the piece) of a space of `size` bytes, taken until `give_back`."""
@@ -156,30 +157,31 @@ class Arena:
 
     def _find(self, size: int) -> tuple[int, int]:
         """(piece, first byte) of the smallest free space that is large enough; a new piece if there is none."""
-        while not (fitting := self._fitting(size)):
-            if self.keeper.make_room(size):
-                continue
-            self.trim()
-            piece = self._new_piece(size)
-            self._pieces.append(piece)
-            self.nbytes += len(piece)
-            if len(piece) > size:
-                self._free.append((len(self._pieces) - 1, size, len(piece) - size))
-            return len(self._pieces) - 1, 0
-        _, index = min(fitting)
-        number, start, free = self._free.pop(index)
-        if free > size:
-            self._free.insert(index, (number, start + size, free - size))
-        return number, start
-
-    def _fitting(self, size: int) -> list[tuple[int, int]]:
-        """(bytes, number among the free ones) of all spaces that are large enough."""
-        self._settle()
-        return [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
+        while True:
+            if self._returned:
+                self._settle()
+            best = -1
+            for index, (_, _, free) in enumerate(self._free):
+                if free >= size and (best < 0 or free < self._free[best][2]):
+                    best = index
+            if best >= 0:
+                number, start, free = self._free.pop(best)
+                if free > size:
+                    self._free.insert(best, (number, start + size, free - size))
+                return number, start
+            if not self.keeper.make_room(size):
+                break
+        self.trim()
+        piece = self._new_piece(size)
+        self._pieces.append(piece)
+        self.nbytes += len(piece)
+        if len(piece) > size:
+            self._free.append((len(self._pieces) - 1, size, len(piece) - size))
+        return len(self._pieces) - 1, 0
 
     def fits(self, size: int) -> bool:
         """Whether a free space has this size."""
-        return bool(self._fitting(size))
+        return max(self.free_sizes(), default=0) >= size
 
     @property
     def unused(self) -> int:

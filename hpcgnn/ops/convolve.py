@@ -87,6 +87,7 @@ class Convolve(torch.autograd.Function):
                 activation.apply_(x[rows], rows)
             if first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, read(rows), neighbour))
+        tile = tile_rows()
         for part in operator.parts(sent, y=y):
             if keeps:
                 ctx.used = part.aggregate
@@ -95,7 +96,7 @@ class Convolve(torch.autograd.Function):
                 tensors = {"neighbour": None if first else neighbour, "own": own, "bias": bias}
                 tensors |= {"outputs": None if outputs is None else outputs[part.rows]}
                 tensors |= {"memory": part.memory, "taken": taken}
-                kernels.convolve(y[part.rows], mine, part.aggregate, tile_rows(), **tensors)
+                kernels.convolve(y[part.rows], mine, part.aggregate, tile, **tensors)
                 continue
             for rows, aggregate in part.tiles():
 
@@ -144,9 +145,10 @@ class Convolve(torch.autograd.Function):
             same = {"g_neighbour": g_neighbour, "g_own": g_own, "g_bias": None if g_own is None else g_bias}
             same |= {"neighbour": neighbour, "own": own, "outputs": operator.outputs}
             same |= {"spare": spare, "taken": _of_tile(x, dtype, arena) if picks else None, "apart": apart}
+            tile = tile_rows()
             for part in parts:
                 of_rows = {"gx": None if gx is None else gx[part.rows], "first": part.rows.start, "memory": part.memory}
-                kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile_rows(), scale, **of_rows, **same)
+                kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile, scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
         read = reader(x, dtype, arena)
         computed = reader(x, dtype, arena, operator.outputs) if picks and not own_products else None

@@ -173,16 +173,12 @@ class Direction:
         own, _ = self.stream.of_columns(self.source_scale), self.halo_scale
         return StreamInput(x, summed_scale=own, pieces=True, interior=True)
 
-    def scale(self, part: StreamPart[Block], rows: StreamInput) -> torch.Tensor | None:
-        """The factors of the columns of a part of these rows."""
-        first = part.block.first_column
-        if rows.summed_scale is None:
-            return part.scale
-        return rows.summed_scale if first is None else self.halo_scale[first : first + len(part.rows)]
-
-    def scale_of(self, at: slice) -> torch.Tensor | None:
-        """The factors of own rows `at`."""
-        return None if self.row_scale is None else self.row_scale[at]
+    def scales(self, part: StreamPart[Block], rows: StreamInput) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+        """(factors of the columns of a part of these rows, factors of its own rows)."""
+        of_columns, first = part.scale, part.block.first_column
+        if rows.summed_scale is not None:
+            of_columns = rows.summed_scale if first is None else self.halo_scale[first : first + len(part.rows)]
+        return of_columns, None if self.row_scale is None else self.row_scale[part.at]
 
 
 class LinearAggregation(LinearOperator):
@@ -250,7 +246,7 @@ class LinearAggregation(LinearOperator):
         y[: stream.edges.first_interior].zero_()
         rows = way.rows(x, sent)
         for now in stream(rows, way.kind):
-            scales = way.scale(now, rows), way.scale_of(now.at)
+            scales = way.scales(now, rows)
             now.block.multiply(now.rows, y[now.at], *scales, accumulate=not now.complete)
         return y
 
@@ -271,7 +267,7 @@ class LinearAggregation(LinearOperator):
         sums.zero_()
         rows = way.rows(x)
         for now in way.stream(rows, way.kind):
-            scales = way.scale(now, rows), way.scale_of(now.at)
+            scales = way.scales(now, rows)
             if not now.complete:
                 now.block.multiply(now.rows, sums[now.at], *scales, accumulate=True)
             elif now.at.stop > now.at.start:
