@@ -1,13 +1,12 @@
 """CITATION.cff and the changelog have the version of the package."""
 
 import re
-from pathlib import Path
 
 import pytest
+from pages import ROOT
 
 import hpcgnn
 
-ROOT = Path(__file__).parents[2]
 CITATION = ROOT / "CITATION.cff"
 
 pytestmark = pytest.mark.skipif(not CITATION.exists(), reason="there is no CITATION.cff beside the tests")

@@ -2,11 +2,10 @@
 
 import csv
 import runpy
-from pathlib import Path
 
 import pytest
+from pages import ROOT
 
-ROOT = Path(__file__).parents[2]
 DATA = ROOT / "jobs" / "results" / "compare.csv"
 
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="there are no results beside the tests")
@@ -56,14 +55,9 @@ def test_shares_are_of_the_same_figures(rows):
     """A share is a median of ratios, so it may differ a little from the ratio of medians."""
     theirs = {row["model"]: row for row in rows if row["system"] == "DGL"}
     for row in rows:
-        for figure, share in (
-            ("seconds", "seconds_share"),
-            ("processor_seconds", "processor_share"),
-            ("memory_mb", "memory_share"),
-        ):
-            assert float(row[figure]) / float(theirs[row["model"]][figure]) == pytest.approx(
-                float(row[share]), abs=0.011
-            )
+        for figure in ("seconds", "processor_seconds", "memory_mb"):
+            share = float(row[figure]) / float(theirs[row["model"]][figure])
+            assert share == pytest.approx(float(row[f"{figure.partition('_')[0]}_share"]), abs=0.011)
 
 
 def test_the_readme_has_the_same_figures(rows):
@@ -71,13 +65,8 @@ def test_the_readme_has_the_same_figures(rows):
     less = {cells[0]: cells[1] for cells in table(ROOT / "docs" / "performance.md", "[^less]")}
     for cells in table(ROOT / "README.md", "as a share of DGL's"):
         one, eight = ours[cells[0], 1], ours[cells[0], 8]
-        assert cells[1:] == [
-            one["seconds_share"],
-            eight["seconds_share"],
-            one["memory_share"],
-            eight["memory_share"],
-            less[cells[0]],
-        ]
+        shares = [ranks[share] for share in ("seconds_share", "memory_share") for ranks in (one, eight)]
+        assert cells[1:] == [*shares, less[cells[0]]]
 
 
 @pytest.mark.parametrize("name, files", [("comparison", ["comparison"]), ("drawings", ["blocks", "memory", "rounds"])])

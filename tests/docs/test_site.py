@@ -4,12 +4,10 @@ import importlib.util
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-SITE = ROOT / "docs" / "site" / "mkdocs.yml"
+from .test_links import SITE
 
 pytestmark = pytest.mark.slow  # test_links.py holds the links in the quick lane
 

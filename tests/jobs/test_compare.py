@@ -5,15 +5,13 @@ Peers are not installed here: that needs a network.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import graphs
 import pytest
-from core.launching import clean_environment
+from slurm_helpers import ROOT, call
 
-ROOT = Path(__file__).parents[2]
 COMPARE = ROOT / "jobs" / "bench" / "comparison" / "compare.py"
 
 
@@ -27,15 +25,8 @@ def bench():
         sys.path.remove(folder)
 
 
-def run_compare(*arguments, limit=300):
-    return subprocess.run(
-        [sys.executable, str(COMPARE), *map(str, arguments)],
-        cwd=ROOT,
-        env=clean_environment(),
-        capture_output=True,
-        text=True,
-        timeout=limit,
-    )
+def run_compare(*arguments):
+    return call([sys.executable, COMPARE, *arguments], limit=300)
 
 
 def sample(case, number, seconds, growth, **more):

@@ -122,8 +122,7 @@ def test_files_are_made_in_a_folder_of_many_servers(tmp_path, lustre):
     lfs.parent.mkdir()
     lfs.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/told\n{"exit 0" if lustre else "exit 22"}\n')
     lfs.chmod(0o755)
-    libraries = f". {ROOT}/jobs/lib/common.sh; . {ROOT}/jobs/lib/job.sh"
-    done = call(f"PATH={lfs.parent}:$PATH SLURM_JOB_ID=7; {libraries}; striped {tmp_path}/g.h5")
+    done = call(f"PATH={lfs.parent}:$PATH SLURM_JOB_ID=7; {SCRIPTS}; striped {tmp_path}/g.h5")
     folder = tmp_path / ".striped-7"
     assert done.stdout.strip() == str((folder if lustre else tmp_path) / "g.h5"), done.stderr
     assert folder.exists() == lustre and (tmp_path / "told").read_text() == f"setstripe -c -1 -S 1M {folder}\n"

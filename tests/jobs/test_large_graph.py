@@ -1,27 +1,20 @@
 """The benchmark of large graphs at a small size, whose edges still do not fit the memory that the tools are given."""
 
 import csv
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from slurm_helpers import ROOT, call
 
-PROJECT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
 def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_path):
     pytest.importorskip("kaminpar", reason="needs the extra kaminpar")
-    command = [
-        sys.executable,
-        str(PROJECT / "jobs" / "bench" / "preparation" / "large_graph.py"),
-        "--folder",
-        str(tmp_path / "work"),
-    ]
+    command = [sys.executable, ROOT / "jobs/bench/preparation/large_graph.py", "--folder", tmp_path / "work"]
     command += ["--edges", "8e6", "--memory", "64M", "--memory-limit", "3G", "--ranks", "2", "--clusters", "64"]
-    command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", str(tmp_path / "found.csv")]
-    done = subprocess.run([*command, "--predict", "1e9"], capture_output=True, text=True)
+    command += ["--train-ranks", "2", "--method", "kaminpar", "--keep", "--output", tmp_path / "found.csv"]
+    done = call([*command, "--predict", "1e9"], limit=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     with open(tmp_path / "found.csv") as file:
         rows = list(csv.DictReader(file))
@@ -31,5 +24,5 @@ def test_a_graph_larger_than_the_memory_is_imported_partitioned_and_trained(tmp_
     assert "merging" in logs["import"], "the edges went through files"
     assert "into 8 parts" in logs["partition"], "the whole graph was split on disk"
     assert "hours" in done.stdout
-    sound = [sys.executable, "-m", "partition_tools", "verify", str(tmp_path / "work" / "8e+06" / "partitioned.h5")]
-    assert subprocess.run(sound, capture_output=True).returncode == 0
+    sound = [sys.executable, "-m", "partition_tools", "verify", tmp_path / "work" / "8e+06" / "partitioned.h5"]
+    assert call(sound).returncode == 0

@@ -1,15 +1,12 @@
 """jobs/bench/accuracy/time_to_accuracy.py: one small run as a user starts it."""
 
 import csv
-import subprocess
 import sys
-from pathlib import Path
 
 import graphs
 import pytest
-from core.launching import clean_environment
+from slurm_helpers import ROOT, call
 
-ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "jobs" / "bench" / "accuracy" / "time_to_accuracy.py"
 
 
@@ -18,10 +15,7 @@ def test_a_small_run(tmp_path):
     graph = tmp_path / "small.h5"
     graphs.planted(graph, nodes=80)
     options = ["--ours", "sar --input-dropout raw", "--peers", "--seeds", "1", "--epochs", "4", "--hidden", "8"]
-    command = [sys.executable, BENCH, graph, "--rates", "0.01", "0.1", *options, "--out", tmp_path / "out"]
-    done = subprocess.run(
-        list(map(str, command)), env=clean_environment(), cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
+    done = call([sys.executable, BENCH, graph, "--rates", "0.01", "0.1", *options, "--out", tmp_path / "out"])
     assert done.returncode == 0 and "hpcgnn sar --input-dropout raw" in done.stdout, done.stderr
     with open(tmp_path / "out" / "time_to_accuracy.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
