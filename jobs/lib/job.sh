@@ -166,7 +166,7 @@ launch() {
 
 # dry_run "SBATCH OPTIONS": the number of ranks that this script would get, after asking SLURM whether it would take the job
 dry_run() {
-    local words nodes per_node
+    local words nodes per_node memory
     # shellcheck disable=SC2206,SC2207
     words=($(sed -n 's/^#SBATCH //p' "$jobs/$script") $1)
     # shellcheck disable=SC2086
@@ -181,7 +181,8 @@ dry_run() {
     fi
     # What the check of memory looks at, as a job would have it.
     SLURM_NTASKS_PER_NODE=${per_node:-$(((ranks + ${nodes:-1} - 1) / ${nodes:-1}))}
-    SLURM_MEM_PER_NODE=$(mebibytes "$(value_of --mem "" "${words[@]}")")
+    memory=$(value_of --mem "" "${words[@]}")
+    SLURM_MEM_PER_NODE=$(mebibytes "${memory:-${SBATCH_MEM_PER_NODE:-}}")
     export SLURM_NTASKS_PER_NODE SLURM_MEM_PER_NODE
     unset SLURM_MEM_PER_CPU SLURM_CPUS_ON_NODE # of an allocation that this shell may be in
 }

@@ -8,7 +8,8 @@
 #   SITE_LAUNCHER         such as "srun --mpi=pmi2", "srun --mpi=pmix" or mpiexec; unset: found from the MPI library and srun --mpi=list
 #   SITE_SRUN_OPTIONS     binding; unset: one block of cores for each rank, a thread for each core, where SLURM can bind
 #   SITE_MPIEXEC_OPTIONS  such as "-ppn 2"; unset: so many on each node, each on its own cores, in the words of the MPI library
-#   SBATCH_ACCOUNT, SBATCH_PARTITION, SBATCH_QOS   read by sbatch itself: export them here to give them once
+#   SBATCH_ACCOUNT, SBATCH_PARTITION, SBATCH_QOS, SBATCH_MEM_PER_NODE   for the sbatch of studies and dry runs: export them here. A sbatch
+#                         that you type has not read this file; the dry run of train.sbatch prints it with them
 if [ -z "${VIRTUAL_ENV:-}" ] && [ -r "$project/.venv/bin/activate" ]; then
     . "$project/.venv/bin/activate"
 fi

@@ -69,6 +69,13 @@ def test_no_sbatch_here(cluster, graph, tmp_path):
     assert done.returncode == 2 and "no sbatch here" in done.stderr, done.stderr
 
 
+def test_a_dry_run_prints_what_the_site_exports(cluster, graph, forking, tmp_path):
+    """sbatch does not read the site file."""
+    (tmp_path / "site.sh").write_text("export SBATCH_PARTITION=main SBATCH_MEM_PER_NODE=1G\n")
+    done = cluster.run(f"{TRAIN} --site {tmp_path}/site.sh --graph {graph} --run-dir r", PATH=forking)
+    assert "submit it: SBATCH_MEM_PER_NODE=1G SBATCH_PARTITION=main sbatch " in done.stdout
+
+
 def test_srun_with_the_wrong_pmi_is_explained(cluster, graph):
     """Every process then believes to be rank 0 of 1, and N jobs would write the same files."""
     command = f"srun --mpi=none --ntasks=2 python -P -m hpcgnn train --graph {graph} --run-dir r"
