@@ -5,7 +5,7 @@ module purge
 module load gcc intel-mpi
 . "$project/.venv/bin/activate"                          # made with HPCGNN_MPI=site
 
-export MPI4PY_LIBMPI=$I_MPI_ROOT/lib/libmpi.so
+export MPI4PY_LIBMPI=libmpi.so.12                       # the module's, in whatever folder this version has it
 export I_MPI_PMI_LIBRARY=/usr/lib64/libpmi2.so           # SLURM's, so that srun can start the ranks
 export I_MPI_FABRICS=shm:ofi FI_PROVIDER=mlx             # InfiniBand through UCX, which chooses transports by the number of ranks
 export I_MPI_PIN=off                                     # srun binds; two binders fight

@@ -3,6 +3,6 @@
 # https://docs.isambard.ac.uk/specs/ The program has not run on any Arm processor (docs/kernels.md).
 . "$jobs/sites/cray-ex.sh"
 
-SITE_RANKS_PER_NODE=2                                    # a processor is one NUMA domain; more ranks with fewer threads: docs/cluster.md
+SITE_RANKS_PER_NODE=8                                    # four for each of two domains of 72 cores
 SITE_CPUS_PER_NODE=144
 # export SBATCH_PARTITION=…                              # sinfo shows the names

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # JURECA-DC (Jülich, Germany). Written from its documentation, not run there: https://apps.fz-juelich.de/jsc/hps/jureca/
 module purge
-module load Stages/2025 GCC ParaStationMPI
+module load Stages/2025 GCC/13.3.0 ParaStationMPI/5.11.0-1-mt # -mt: the threadsafe build
 . "$project/.venv/bin/activate"                          # made with HPCGNN_MPI=site
 
 export MPI4PY_LIBMPI=$EBROOTPSMPI/lib/libmpi.so          # ParaStation MPI has the ABI of MPICH

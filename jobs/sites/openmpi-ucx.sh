@@ -2,7 +2,9 @@
 # Worked example: a cluster with Open MPI over UCX, two sockets of one NUMA domain each, 64 cores, SLURM with PMIx.
 # Names and versions of modules are to be edited; not run by the tests, which have no such network.
 module purge
-module load gcc openmpi
+# SITE_MODULES: of a machine whose file sources this one. What is loaded before the line above is gone.
+# shellcheck disable=SC2086
+module load ${SITE_MODULES:-gcc openmpi}
 . "$project/.venv/bin/activate"                          # made with HPCGNN_MPI=site
 
 export OMPI_MCA_pml=ucx OMPI_MCA_osc=ucx
