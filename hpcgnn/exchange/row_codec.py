@@ -240,19 +240,18 @@ class MessageGroup:
             number += 1
         return out
 
-    def add(
-        self, total: torch.Tensor, number: int, index: torch.Tensor, memory: torch.Tensor, own: slice | None = None
-    ) -> None:
-        """Add the rows of message `number` to rows index int32 (m,), ascending, of total (n, R).
+    def add(self, total: torch.Tensor, index: torch.Tensor, place: torch.Tensor | None, memory: torch.Tensor) -> None:
+        """Add rows to rows index int32 (m,) of total (n, R), in their order.
 
-        memory: see `read`. own: None, or the part of `index` with rows in total; others are left out.
+        place: int32 (m,), increasing, which ones; None: all. memory: see `read`.
         """
-        begin, end, base, before = 0, index.shape[0], 0, self.starts[number]
-        if own is not None:
-            ends = torch.tensor([own.start, own.stop], dtype=index.dtype)
-            (begin, end), base = torch.searchsorted(index, ends).tolist(), own.start
-        step = max(1, len(memory) // self.form.widened_bytes if self.form.narrow else end - begin)
-        for first in range(begin, end, step):
-            last = min(first + step, end)
-            at = index[first:last] - base if base else index[first:last]
-            kernels.add_rows(total, at, self.read(before + first, before + last, memory), distinct=True)
+        count, distinct = self.starts[-1], len(self.lanes) == 1
+        step = max(1, len(memory) // self.form.widened_bytes if self.form.narrow else count)
+        for first in range(0, count, step):
+            last = min(first + step, count)
+            begin, end, at = first, last, None
+            if place is not None:
+                ends = torch.tensor([first, last], dtype=place.dtype)
+                begin, end = torch.searchsorted(place, ends).tolist()
+                at = place[begin:end] - first
+            kernels.add_rows(total, index[begin:end], self.read(first, last, memory), place=at, distinct=distinct)

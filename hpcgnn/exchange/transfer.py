@@ -53,6 +53,20 @@ class Turn:
         return [self.plan.sending.part(first, last) for first, last in self.spans]
 
     @cached_property
+    def returned(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """(int32 (m,), the own rows that something returns for, lane after lane; int32 (m,), their places among the
+        outgoing rows, None: all, in this order).
+        """
+        plan, (first, last) = self.plan, (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
+        assert plan.sending.sums is None, "nothing returns along a plan that sends sums"
+        rows = plan.sending.rows[first:last]
+        if plan.columns is None:
+            return rows, None
+        own = plan.columns.own
+        place = ((rows >= own.start) & (rows < own.stop)).nonzero().squeeze(1)
+        return rows[place] - own.start, place.int()
+
+    @cached_property
     def runs(self) -> list[tuple[slice, SendMatrix]]:
         """[(its rows among the outgoing rows, SendMatrix)] of this rank's outgoing lanes: those that follow each other
         are one; of a rank by itself all do.
@@ -99,7 +113,7 @@ class Transfer:
                 alone.
         """
         self.turn, self.places, self.comm, self.wire, self._ids = turn, turn.places, comm, wire, ids
-        self._peers, self._columns = turn.plan.peers, turn.plan.columns
+        self._peers = turn.plan.peers
         self.back: torch.Tensor | None = None
         odd, self._widened = turn.number % 2, pieces[8]
         self.received = MessageGroup(form, turn.incoming, pieces[odd])
@@ -172,7 +186,4 @@ class Transfer:
         """Finish both and add the returns for own rows to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
         self._peers.meet(self.turn.number)  # what came is there, whichever rank has received it
-        for number, sent in enumerate(self.turn.sent):
-            assert sent.sums is None, "nothing returns along a plan that sends sums"
-            own = None if self._columns is None else self._columns.own
-            self.taken.add(total, number, sent.rows, self._widened, own)
+        self.taken.add(total, *self.turn.returned, self._widened)

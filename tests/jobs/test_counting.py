@@ -6,6 +6,7 @@ files cover the kernel's files, in a namespace of mounts.
 """
 
 import re
+from runpy import run_path
 
 import pytest
 from slurm_helpers import ROOT, call
@@ -132,3 +133,9 @@ def test_a_site_that_has_its_environment_sent_is_told_what_to_take(tmp_path):
     (tmp_path / "site.sh").write_text("SITE_STAGE=/tmp\n")
     done = call(f"script=x; . {ROOT}/jobs/lib/common.sh; load_site {tmp_path}/site.sh")
     assert done.returncode == 2 and "SITE_STAGE in" in done.stderr and "HPCGNN_FORK_SERVER=1" in done.stderr
+
+
+def test_returns_take_no_call_for_each_peer():
+    """With messages that are rows as they are."""
+    calls = run_path(f"{ROOT}/jobs/bench/network/lanes.py")["steady_calls"]
+    assert calls(8, "fp32 + returns") == calls(64, "fp32 + returns") < 100

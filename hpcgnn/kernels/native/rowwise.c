@@ -70,7 +70,7 @@ HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64
             for (int64_t i = s * share; i < last; i++) {
                 if (((index[i] >> HG_OWNED_ROWS) & (owners - 1)) != owner)
                     continue;
-                if (distinct && i + 4 < last)
+                if (owners == 1 && i + 4 < last)
                     hg_prefetch_row((char *)out + index[i + 4] * out_stride * size, hg_least(width * size, 512));
                 const double factor = !weight ? 1 : type == HG_F64 ? ((const double *)weight)[i] : ((const float *)weight)[i];
                 add((char *)out + index[i] * out_stride * size,
