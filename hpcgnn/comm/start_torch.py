@@ -1,5 +1,6 @@
 """torch.distributed between its start and its end, by the variables of torchrun, without an MPI."""
 
+import contextlib
 import json
 import socket
 from datetime import timedelta
@@ -19,6 +20,8 @@ from hpcgnn.word_list import ranges
 
 # Rank 0 gives up first, since it can say who is missing.
 _SECONDS_FOR_RANK_0 = 5.0
+# It then waits so long for those who came to read that.
+_SECONDS_TO_HEAR = 1.0
 _LOOPBACK = "127."
 
 
@@ -108,6 +111,11 @@ class StartedTorch:
         except RuntimeError as error:
             raise self._unreachable(error) from error
         if isinstance(said, str):
+            store.set(f"heard-{self.rank}", "")
+            if self.rank == 0:  # the store goes with this rank: others read the text before
+                heard = [f"heard-{rank}" for rank, key in enumerate(keys) if store.check([key])]
+                with contextlib.suppress(RuntimeError):
+                    store.wait(heard, timedelta(seconds=_SECONDS_TO_HEAR))
             raise ConfigError.on_all(said)
         return said
 
