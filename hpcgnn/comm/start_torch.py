@@ -111,10 +111,10 @@ class StartedTorch:
         except RuntimeError as error:
             raise self._unreachable(error) from error
         if isinstance(said, str):
-            store.set(f"heard-{self.rank}", "")
-            if self.rank == 0:  # the store goes with this rank: others read the text before
-                heard = [f"heard-{rank}" for rank, key in enumerate(keys) if store.check([key])]
-                with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError):
+                store.set(f"heard-{self.rank}", "")
+                if self.rank == 0:  # the store goes with this rank: others read the text before
+                    heard = [f"heard-{rank}" for rank, key in enumerate(keys) if store.check([key])]
                     store.wait(heard, timedelta(seconds=_SECONDS_TO_HEAR))
             raise ConfigError.on_all(said)
         return said
