@@ -204,7 +204,9 @@ class Stream(RowStream[EdgesT]):
     def empty(self, rows: int, width: int, dtype: torch.dtype) -> torch.Tensor:
         """See RowStream. Others of the node read them as they are."""
         near = self.plan.near
-        return super().empty(rows, width, dtype) if near is None else near.rows.empty(near.columns, width, dtype)
+        if near is None:
+            return self.buffers.arena.empty(rows, width, dtype=dtype)
+        return near.rows.empty(near.columns, width, dtype)
 
     def empty_outer(self, width: int, dtype: torch.dtype) -> torch.Tensor:
         """Uninitialised sums of own rows that are not interior (edges.first_interior, width). By all ranks alike.

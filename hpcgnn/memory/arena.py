@@ -123,7 +123,7 @@ class Arena:
 
     def _take(self, nbytes: int, dtype: torch.dtype, *shape: int) -> torch.Tensor:
         """A tensor of `nbytes` bytes in a space of its own."""
-        size = -(-nbytes // GRAIN) * GRAIN
+        size = rounded(nbytes)
         number, start, piece = self.reserve(size)
         return lent(piece, start, nbytes, dtype, shape, functools.partial(self._returned.append, (number, start, size)))
 
