@@ -245,13 +245,16 @@ class MessageGroup:
 
         place: int32 (m,), increasing, which ones; None: all. memory: see `read`.
         """
-        count, distinct = self.starts[-1], len(self.lanes) == 1
-        step = max(1, len(memory) // self.form.widened_bytes if self.form.narrow else count)
-        for first in range(0, count, step):
-            last = min(first + step, count)
-            begin, end, at = first, last, None
-            if place is not None:
-                ends = torch.tensor([first, last], dtype=place.dtype)
-                begin, end = torch.searchsorted(place, ends).tolist()
-                at = place[begin:end] - first
-            kernels.add_rows(total, index[begin:end], self.read(first, last, memory), place=at, distinct=distinct)
+        distinct = len(self.lanes) == 1
+        if self.rows is not None:
+            kernels.add_rows(total, index, self.rows, place=place, distinct=distinct)
+            return
+        # Only rows that follow each other are widened together: those between are other ranks'.
+        cuts = [] if place is None else (1 + (place.diff() != 1).nonzero().squeeze(1)).tolist()
+        step = max(1, len(memory) // self.form.widened_bytes)
+        for begin, end in itertools.pairwise([0, *cuts, len(index)]):
+            before = 0 if place is None or begin == end else int(place[begin]) - begin
+            for first in range(begin, end, step):
+                last = min(first + step, end)
+                rows = self.read(before + first, before + last, memory)
+                kernels.add_rows(total, index[first:last], rows, distinct=distinct)

@@ -57,8 +57,10 @@ class Turn:
         """(int32 (m,), the own rows that something returns for, lane after lane; int32 (m,), their places among the
         outgoing rows, None: all, in this order).
         """
-        plan, (first, last) = self.plan, (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
+        plan = self.plan
         assert plan.sending.sums is None, "nothing returns along a plan that sends sums"
+        # The lanes of a turn follow each other.
+        first, last = (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
         rows = plan.sending.rows[first:last]
         if plan.columns is None:
             return rows, None

@@ -4,7 +4,7 @@
 #include "table.h"
 
 #define HG_BATCH 64             /* counters per call of philox_blocks */
-#define HG_OWNED_ROWS 4         /* 2 to this power: neighbouring rows that one thread adds to, so that few lines are shared */
+#define HG_OWNED_ROWS 7         /* 2 to this power: neighbouring rows that one thread adds to, so that it reads on and few lines are shared */
 #define HG_ROW_GROUPS 128       /* groups of four columns per call of philox_row: 2 KiB of words */
 
 /* A share of rows worth about 32 Ki elements. */
@@ -70,7 +70,7 @@ HG_EXPORT void hg_add_rows(int path, int num_threads, int type, void *out, int64
             for (int64_t i = s * share; i < last; i++) {
                 if (((index[i] >> HG_OWNED_ROWS) & (owners - 1)) != owner)
                     continue;
-                if (owners == 1 && i + 4 < last)
+                if (i + 4 < last && ((index[i + 4] >> HG_OWNED_ROWS) & (owners - 1)) == owner)
                     hg_prefetch_row((char *)out + index[i + 4] * out_stride * size, hg_least(width * size, 512));
                 const double factor = !weight ? 1 : type == HG_F64 ? ((const double *)weight)[i] : ((const float *)weight)[i];
                 add((char *)out + index[i] * out_stride * size,
