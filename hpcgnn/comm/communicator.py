@@ -120,13 +120,14 @@ class Communicator:
         """
         raise NotImplementedError
 
-    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange]:
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[..., Exchange]:
         """Return a function that begins the same messages, from and into the same memory, once the last are through.
 
-        Arguments as in `exchange`; each call takes the place of such a call in the order. The other end need not
-        prepare its side. Not collective.
+        Arguments as in `exchange`; each call takes the place of such a call in the order. It may be given another
+        `kind`, the same on both ends, which the ledger books. The other end need not prepare its side for the first
+        kind. Not collective.
         """
-        return functools.partial(self.exchange, outgoing, incoming, kind)
+        return functools.partial(self.exchange, outgoing, incoming, kind=kind)
 
     def alltoall(self, numbers: torch.Tensor, kind: str) -> torch.Tensor:
         """Exchange one number with each rank.

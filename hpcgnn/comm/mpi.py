@@ -177,7 +177,7 @@ class MpiCommunicator(MessageTransport):
         receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         return receives, [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
 
-    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[[], Exchange]:
+    def prepare(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Callable[..., Exchange]:
         """Persistent requests take their place in the order of all other messages, as MPI defines it.
 
         A started request matches like one sent at that moment (MPI 4.1, 3.9), with any request of the other end,
@@ -187,7 +187,7 @@ class MpiCommunicator(MessageTransport):
         requests = MpiPersistentRequests(self._comm, outgoing, incoming, self._tag(kind))
         self._prepared.add(requests)
         counts = traffic(outgoing, incoming)
-        return lambda: self._counted(requests.start(), kind, *counts)
+        return lambda kind=kind: self._counted(requests.start(), kind, *counts)
 
     def advance(self, *lists: list[MPI.Request]) -> None:
         if lists:

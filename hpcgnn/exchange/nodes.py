@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm import Communicator, Message
 from hpcgnn.comm.communicator import NodeMemory
 from hpcgnn.memory.arena import Arena, lent, rounded
 from hpcgnn.memory.resident import mapped_bytes
@@ -223,19 +223,40 @@ class SharedRows:
         return found
 
 
-class Lane(NamedTuple):
-    """Rows start..stop (half open) from one node to the one at a ring offset, and the ranks at its ends."""
+class Lanes(NamedTuple):
+    """Rows from rank to rank, lane after lane. sender, receiver, rows: int64 (lanes,); no lane is without rows."""
 
-    offset: int
-    start: int
-    stop: int
-    sender: int
-    receiver: int
+    sender: np.ndarray
+    receiver: np.ndarray
+    rows: np.ndarray
 
     @property
-    def rows(self) -> int:
-        """How many rows it has."""
-        return self.stop - self.start
+    def starts(self) -> np.ndarray:
+        """int64 (lanes + 1,): where each lane's rows begin among those of all, and the number of all."""
+        return np.append(0, np.cumsum(self.rows))
+
+    def leaving(self, rows: torch.Tensor, rank: int) -> list[Message]:
+        """Of the rows of all lanes, those along the lanes that a rank sends, for the other end."""
+        return self._messages(rows, self.sender == rank, self.receiver)
+
+    def arriving(self, rows: torch.Tensor, rank: int) -> list[Message]:
+        """Those along the lanes that a rank receives, likewise."""
+        return self._messages(rows, self.receiver == rank, self.sender)
+
+    def _messages(self, rows: torch.Tensor, chosen: np.ndarray, other: np.ndarray) -> list[Message]:
+        parts, lanes = rows.split(self.rows.tolist()), np.flatnonzero(chosen).tolist()
+        return [(int(other[lane]), parts[lane]) for lane in lanes]
+
+    def by(self, ranks: np.ndarray, rank: int) -> tuple["Lanes", slice, np.ndarray]:
+        """(the lanes by the rank at one end, `sender` or `receiver`; the rows of `rank` among theirs; int64, the places
+        of these rows as the lanes are now).
+        """
+        order, starts = np.argsort(ranks, kind="stable"), self.starts
+        lanes = Lanes(*(each[order] for each in self))
+        own = slice(*lanes.starts[np.searchsorted(ranks[order], [rank, rank + 1])].tolist())
+        mine = order[ranks[order] == rank]
+        rows = self.rows[mine]
+        return lanes, own, np.repeat(starts[mine] - np.cumsum(rows) + rows, rows) + np.arange(own.stop - own.start)
 
 
 def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:
@@ -305,24 +326,23 @@ class Peers:
         found[self._members] = (self.number - nodes) % self.size
         return found
 
-    def incoming(self, offset: int, start: int, rows: int) -> list[Lane]:
-        """The lanes of rows from `start` on that this node receives at a ring offset, in the order of the rows."""
-        return self._lanes(offset, start, rows, self.source(offset), self.number)
+    def lanes(self, offset: np.ndarray, rows: np.ndarray, arrive: bool) -> Lanes:
+        """The Lanes of rows that this node receives (or sends), in the order of the rows.
 
-    def outgoing(self, offset: int, start: int, rows: int) -> list[Lane]:
-        """The lanes of rows that this node sends at a ring offset, likewise."""
-        return self._lanes(offset, start, rows, self.number, self.dest(offset))
-
-    def _lanes(self, offset: int, start: int, rows: int, source: int, dest: int) -> list[Lane]:
-        if rows == 0:
-            return []
-        senders, receivers = self.of(source), self.of(dest)
-        cuts = [start + rows * place // len(senders) for place in range(len(senders) + 1)]
-        return [
-            Lane(offset, first, last, sender, receivers[place % len(receivers)])
-            for place, (sender, first, last) in enumerate(zip(senders, cuts, cuts[1:], strict=False))
-            if last > first
-        ]
+        offset, rows: int64 (m,), the ring offset of consecutive rows, and their number.
+        """
+        here, there = np.full(len(offset), self.number), (self.number + np.where(arrive, -offset, offset)) % self.size
+        source, dest = (there, here) if arrive else (here, there)
+        ranks = np.diff(self._first)
+        lanes = ranks[source]
+        number = np.repeat(np.arange(len(offset)), lanes)
+        place, of = np.arange(len(number)) - np.repeat(np.cumsum(lanes) - lanes, lanes), rows[number]
+        senders, source, dest = lanes[number], source[number], dest[number]
+        share = of * (place + 1) // senders - of * place // senders
+        sender = self._members[self._first[source] + place]
+        receiver = self._members[self._first[dest] + place % ranks[dest]]
+        some = share > 0
+        return Lanes(sender[some].astype(np.int64), receiver[some].astype(np.int64), share[some])
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """(N,): the sum of the values (P,) of the ranks of each node."""

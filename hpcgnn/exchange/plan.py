@@ -8,7 +8,7 @@ If ranks read each other's rows in the memory of their node, the halo and the pl
 node that several of its ranks need crosses once (see nodes.py). graph/transforms/within_node.py makes such a plan.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,7 +19,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.nodes import NodeLayout, Peers, SharedRows
-from hpcgnn.exchange.rounds import Segment, Sides, cut, segments
+from hpcgnn.exchange.rounds import Segment, Sides, cut, segments, within
 from hpcgnn.exchange.send_matrix import SendMatrix
 
 _MOST_INT32 = 2**31 - 1
@@ -118,13 +118,13 @@ class HaloPlan:
         """Rows of the longest round, on the peer that receives or sends most in it."""
         return max(self.sizes, default=0)
 
-    def arriving(self, segment: Segment) -> tuple[int, int]:
-        """(the first, one past the last) of the rows of a segment in the halo."""
-        return segment.within(self.receive_counts, self._ends[0])
+    def arriving(self, segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (m,) each: the first, and one past the last, of the rows of each segment in the halo."""
+        return within(segments, self.receive_counts, self._ends[0])
 
-    def sent(self, segment: Segment) -> tuple[int, int]:
-        """(the first, one past the last) of the rows of a segment among all that this peer sends."""
-        return segment.within(self.send_counts, self._ends[1])
+    def sent(self, segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray]:
+        """Likewise among all rows that this peer sends."""
+        return within(segments, self.send_counts, self._ends[1])
 
 
 def build_halo_plan(
@@ -220,11 +220,9 @@ def agreed_plan(
 
     stops = cut(furthest, int(most), cap, peers.size)
     sizes = comm.allreduce_(torch.from_numpy(mine.sizes(stops)), "plan", "max")
-    rounds, ends = segments(stops, max_rows.tolist()), np.cumsum(receive_counts)
-    starts = [0, *(round_[-1].within(receive_counts, ends)[1] for round_ in rounds)]
-    return HaloPlan(
-        peers, receive_counts, send_counts, sending, rounds, sizes.tolist(), np.array(starts, np.int64), cap, near
-    )
+    rounds = segments(stops, max_rows.tolist())
+    _, ends = within([round_[-1] for round_ in rounds], receive_counts, np.cumsum(receive_counts))
+    return HaloPlan(peers, receive_counts, send_counts, sending, rounds, sizes.tolist(), np.append(0, ends), cap, near)
 
 
 def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -235,18 +233,9 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
     """
     peers, halo = plan.peers, plan.peers.common(plan.num_halo, values.dtype)
     values, held = peers.opened(plan.columns, values)
-    outgoing = [
-        (lane.receiver, plan.sending.part(lane.start, lane.stop).factors(values))
-        for offset, first, count in parts(plan.send_counts)
-        for lane in peers.outgoing(offset, first, count)
-        if lane.sender == peers.rank
-    ]
-    incoming = [
-        (lane.sender, halo[lane.start : lane.stop])
-        for offset, first, count in parts(plan.receive_counts)
-        for lane in peers.incoming(offset, first, count)
-        if lane.receiver == peers.rank
-    ]
+    offsets = np.arange(1, peers.size)
+    outgoing = peers.lanes(offsets, plan.send_counts, arrive=False).leaving(plan.sending.factors(values), peers.rank)
+    incoming = peers.lanes(offsets, plan.receive_counts, arrive=True).arriving(halo, peers.rank)
     comm.exchange(outgoing, incoming, "plan").finish()
     peers.meet(-3)
     del held  # all have read it

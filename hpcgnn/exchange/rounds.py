@@ -34,13 +34,15 @@ class Segment(NamedTuple):
     start: int
     stop: int
 
-    def within(self, counts: np.ndarray, ends: np.ndarray) -> tuple[int, int]:
-        """(the first, one past the last) of its rows among the rows of a rank that has `counts` of them at ring offset
-        1, 2, …, int64 (P - 1,), one after another up to `ends`.
-        """
-        rows = int(counts[self.offset - 1])
-        first = int(ends[self.offset - 1]) - rows
-        return first + min(self.start, rows), first + min(self.stop, rows)
+
+def within(segments: Sequence[Segment], counts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (m,) each: the first, and one past the last, of the rows of each segment among the rows of a rank that has
+    `counts` of them at ring offset 1, 2, …, int64 (P - 1,), one after another up to `ends`.
+    """
+    offset, start, stop = np.array(segments, np.int64).reshape(-1, 3).T
+    rows = counts[offset - 1]
+    first = ends[offset - 1] - rows
+    return first + np.minimum(start, rows), first + np.minimum(stop, rows)
 
 
 class Rounds(NamedTuple):

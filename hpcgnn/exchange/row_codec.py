@@ -5,20 +5,19 @@ a row are features (or their gradients) and may be narrowed. The others (logits,
 softmax) travel in the computing dtype. bf16 is rounded to the nearest. int8 is between ± the largest of its row, and
 rounded at random (kernels/coding.py). The place in the run keys the draws, so a run can be repeated.
 
-The rows of one message lie as [wide columns | factors | narrow columns], each part by itself. So none is misaligned and
-no byte is padding. The messages of a turn lie one after another in one buffer, with known places of lanes and rows.
+A row on its way is [wide columns | factor | narrow columns | bytes that align the next], and the rows of a turn's
+messages lie one after another in one buffer. So each part of all of them is one strided matrix, and a turn is written,
+read and added by the same few calls for any number of messages.
 """
 
-import bisect
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Message
-from hpcgnn.exchange.nodes import Lane
+from hpcgnn.exchange.nodes import Lanes
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
 
 #: name of --halo-dtype -> the type of narrow numbers; fp32 stands for the run's own precision. int8 is rounded at
@@ -49,7 +48,8 @@ class RowFormat(NamedTuple):
     @property
     def row_bytes(self) -> int:
         """Bytes of a row as it is sent."""
-        return sum(self._part_bytes)
+        unit = max(self.dtype.itemsize, torch.float32.itemsize if self.kind == torch.int8 else 1)
+        return -(-self._ends[-1] // unit) * unit
 
     @property
     def widened_bytes(self) -> int:
@@ -57,31 +57,60 @@ class RowFormat(NamedTuple):
         return self.width * self.dtype.itemsize if self.narrow else 0
 
     @property
-    def _part_bytes(self) -> tuple[int, int, int]:
-        """Of a row's wide numbers, of its factor, and of its narrow numbers."""
-        narrow = 0 if self.kind is None else self.narrow * self.kind.itemsize
-        factor = torch.float32.itemsize if self.kind == torch.int8 else 0
-        return (self.width - self.narrow) * self.dtype.itemsize, factor, narrow
+    def _ends(self) -> tuple[int, int, int]:
+        """The bytes of a row up to its factor, its narrow numbers, and its end."""
+        wide = (self.width - self.narrow) * self.dtype.itemsize
+        if self.kind is None:
+            return wide, wide, wide
+        at = -(-wide // 4) * 4 if self.kind == torch.int8 else wide
+        first = at + (torch.float32.itemsize if self.kind == torch.int8 else 0)
+        return at, first, first + self.narrow * self.kind.itemsize
 
-    def message_bytes(self, rows: int) -> int:
-        """Bytes of a message of `rows` rows in a buffer: its own, and padding that aligns the next one."""
-        unit = self.dtype.itemsize
-        return -(-rows * self.row_bytes // unit) * unit
-
-    def buffer_bytes(self, lanes: Iterable[Lane]) -> int:
-        """Bytes of the messages of these lanes, one after another."""
-        return sum(self.message_bytes(lane.rows) for lane in lanes)
-
-    def parts(self, message: torch.Tensor, rows: int) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
-        """(factors (rows, 1) or None, wide (rows, width − narrow), narrow ones or None) of a message: views."""
-        # Numbers of eight bytes come first: factors of four before them would leave them misaligned.
-        sizes = [rows * part for part in self._part_bytes]
-        wide, factors, narrow = message[: sum(sizes)].split(sizes)
-        return (
-            factors.view(torch.float32).view(rows, 1) if self.kind == torch.int8 else None,
-            wide.view(self.dtype).view(rows, self.width - self.narrow),
-            None if self.kind is None else narrow.view(self.kind).view(rows, self.narrow),
+    def parts(self, rows: torch.Tensor) -> "RowParts":
+        """The parts of rows on their way, uint8 (m, row_bytes): views."""
+        at, first, end = self._ends
+        if end == 0:  # of rows without columns there is nothing to view
+            return RowParts(torch.empty(len(rows), 0, dtype=self.dtype))
+        return RowParts(
+            rows[:, : (self.width - self.narrow) * self.dtype.itemsize].view(self.dtype),
+            None if self.kind is None else rows[:, first:end].view(self.kind),
+            rows[:, at:first].view(torch.float32) if self.kind == torch.int8 else None,
         )
+
+
+class RowParts(NamedTuple):
+    """Rows on their way: wide (m, width − narrow), narrow (m, narrow) or None, factors float32 (m, 1) or None."""
+
+    wide: torch.Tensor
+    narrow: torch.Tensor | None = None
+    factors: torch.Tensor | None = None
+
+    def of(self, rows: slice) -> "RowParts":
+        """Those of some rows."""
+        narrow, factors = (None if each is None else each[rows] for each in self[1:])
+        return RowParts(self.wide[rows], narrow, factors)
+
+    def write(self, rows: torch.Tensor, key: int, ids: torch.Tensor) -> None:
+        """Write rows (m, F). key, ids int64 (m,): of random rounding."""
+        if self.narrow is None:
+            self.wide.copy_(rows)
+            return
+        width = self.narrow.shape[1]
+        self.wide.copy_(rows[:, width:])
+        if self.factors is None:
+            self.narrow.copy_(rows[:, :width])
+        else:
+            kernels.narrow(self.narrow, self.factors, rows[:, :width].to(_wide(rows.dtype)), ids, key)
+
+    def read(self, out: torch.Tensor) -> torch.Tensor:
+        """out (m, F): the rows, widened."""
+        width = 0 if self.narrow is None else self.narrow.shape[1]
+        out[:, width:] = self.wide
+        if self.narrow is not None and self.factors is None:
+            out[:, :width] = self.narrow
+        elif self.narrow is not None:
+            kernels.widen(out[:, :width], self.narrow, self.factors)
+        return out
 
 
 class RowCodec:
@@ -124,59 +153,24 @@ class RowCodec:
         if self.kind is None or not narrow:
             return plain
         form = RowFormat(width, narrow, dtype, self.kind)
-        return form if form.message_bytes(1) + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
-
-    def encode(
-        self,
-        message: torch.Tensor,
-        form: RowFormat,
-        own: Scaled,
-        sent: SendMatrix,
-        draw: int,
-        *place: int,
-        ids: torch.Tensor | None = None,
-    ) -> None:
-        """Write the sent ones of own rows, and sums of them, as one message (bytes).
-
-        Args:
-            draw: key of the rounding.
-            place: of the message. Among sums, its key and a sum's number in the message take the place of a row's id.
-            ids: int64, original ids of the own rows (None: those of the RowCodec).
-        """
-        key, dtype = kernels.stream_key(draw, *place), form.dtype
-        ids = self.ids if ids is None else ids
-        if sent.sums is None:
-            key, dtype = draw, _wide(form.dtype)
-        for first, rows in sent.pieces(own, dtype):
-            known = sent.sums is None and self.at_random
-            at = sent.rows[first : first + len(rows)].long()
-            encode(message, form, rows, key, (sent.count, first), ids[at] if known else None)
+        return form if form.row_bytes + -(-form.widened_bytes // 4) <= plain.row_bytes else plain
 
 
-def encode(
-    message: torch.Tensor,
-    form: RowFormat,
-    rows: torch.Tensor,
-    draw: int,
-    place: tuple[int, int] | None = None,
-    ids: torch.Tensor | None = None,
-) -> None:
-    """Write rows (m, F) as one message (bytes).
+def encode(out: RowParts, own: Scaled, sent: SendMatrix, key: int, ids: torch.Tensor | None = None) -> None:
+    """Write the sent ones of own rows, and sums of them, as out.
 
     Args:
-        draw: key of the rounding.
-        place: (rows of the message, the first of these); None: it has these alone.
-        ids: int64 (m,), original ids, which key the rounding; None: the numbers in the message do.
+        key: of random rounding.
+        ids: int64, of the own rows, which key it too; None: the places of the sent rows do.
     """
-    total, begin = place or (len(rows), 0)
-    factors, wide, narrow = form.parts(message, total)
-    out, features = slice(begin, begin + len(rows)), rows[:, : form.narrow]
-    wide[out] = rows[:, form.narrow :]
-    if factors is not None and narrow is not None:
-        numbers = torch.arange(out.start, out.stop) if ids is None else ids
-        kernels.narrow(narrow[out], factors[out], features.to(_wide(features.dtype)), numbers, draw)
-    elif narrow is not None:
-        narrow[out] = features
+    if out.narrow is None:
+        sent.pack(out.wide, own)
+        return
+    dtype = out.wide.dtype if sent.sums is not None else _wide(out.wide.dtype)
+    for first, rows in sent.pieces(own, dtype):
+        last = first + len(rows)
+        numbers = torch.arange(first, last) if ids is None else ids[sent.rows[first:last].long()]
+        out.of(slice(first, last)).write(rows, key, numbers)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -184,77 +178,51 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def decode(out: torch.Tensor, form: RowFormat, message: torch.Tensor, rows: int, first: int) -> None:
-    """Rows first … first + len(out) of a message of `rows` rows, widened into out (m, width)."""
-    piece = slice(first, first + len(out))
-    factors, wide, narrow = form.parts(message, rows)
-    out[:, form.narrow :] = wide[piece]
-    if factors is not None and narrow is not None:
-        kernels.widen(out[:, : form.narrow], narrow[piece], factors[piece])
-    elif narrow is not None:
-        out[:, : form.narrow] = narrow[piece]
-
-
 class MessageGroup:
     """The messages of one turn in one direction, one after another in one buffer, all of one RowFormat.
 
     Attributes:
-        lanes: the Lane of each message.
-        parts: the bytes of each.
-        starts: where each one's rows begin among those of all, and the number of all.
-        rows: (rows, width) of all, where none is narrowed; else None.
+        lanes: the Lanes of the messages.
+        rows: RowParts of all.
     """
 
-    def __init__(self, form: RowFormat, lanes: Sequence[Lane], memory: torch.Tensor) -> None:
+    def __init__(self, form: RowFormat, lanes: Lanes, memory: torch.Tensor) -> None:
         """memory: bytes, of which the first ones are taken."""
-        self.form, self.lanes = form, lanes
-        self.starts = [0, *itertools.accumulate(lane.rows for lane in lanes)]
-        sizes = [form.message_bytes(lane.rows) for lane in lanes]
-        buffer = memory[: sum(sizes)]
-        cut = zip(lanes, buffer.split(sizes), strict=True)
-        self.parts = [part[: lane.rows * form.row_bytes] for lane, part in cut]
-        self.rows = None if form.narrow else buffer.view(form.dtype).view(self.starts[-1], form.width)
+        self.form, self.lanes, count = form, lanes, int(lanes.rows.sum())
+        self._bytes = memory[: count * form.row_bytes].view(count, form.row_bytes)
+        self.rows = form.parts(self._bytes)
 
     def leaving(self, rank: int) -> list[Message]:
         """Those along the lanes that this rank sends, for the other end; none of rows without columns."""
-        pairs = zip(self.lanes, self.parts, strict=True) if self.form.row_bytes else ()
-        return [(lane.receiver, part) for lane, part in pairs if lane.sender == rank]
+        return self.lanes.leaving(self._bytes, rank) if self.form.row_bytes else []
 
     def arriving(self, rank: int) -> list[Message]:
         """Those along the lanes that this rank receives, likewise."""
-        pairs = zip(self.lanes, self.parts, strict=True) if self.form.row_bytes else ()
-        return [(lane.sender, part) for lane, part in pairs if lane.receiver == rank]
+        return self.lanes.arriving(self._bytes, rank) if self.form.row_bytes else []
 
     def read(self, start: int, stop: int, memory: torch.Tensor) -> torch.Tensor:
         """(stop − start, F): some rows of all. Narrow ones are widened in memory (bytes), and valid until it is used
         again.
         """
-        if self.rows is not None:
-            return self.rows[start:stop]
-        form, number = self.form, bisect.bisect_right(self.starts, start) - 1
-        out = memory[: (stop - start) * form.widened_bytes].view(form.dtype).view(stop - start, form.width)
-        while number < len(self.parts) and self.starts[number] < stop:
-            before, after = self.starts[number : number + 2]
-            first, last = max(start, before), min(stop, after)
-            decode(out[first - start : last - start], form, self.parts[number], after - before, first - before)
-            number += 1
-        return out
+        some = self.rows.of(slice(start, stop))
+        return some.wide if some.narrow is None else some.read(self._room(memory, stop - start))
 
     def add(self, total: torch.Tensor, index: torch.Tensor, place: torch.Tensor | None, memory: torch.Tensor) -> None:
         """Add rows to rows index int32 (m,) of total (n, R), in their order.
 
-        place: int32 (m,), increasing, which ones; None: all. memory: see `read`.
+        place: int32 (m,), which ones; None: all. memory: see `read`.
         """
-        distinct = len(self.lanes) == 1
-        if self.rows is not None:
-            kernels.add_rows(total, index, self.rows, place=place, distinct=distinct)
+        distinct = len(self.lanes.rows) == 1
+        if self.rows.narrow is None:
+            kernels.add_rows(total, index, self.rows.wide, place=place, distinct=distinct)
             return
-        # Only rows that follow each other are widened together: those between are other ranks'.
-        cuts = [] if place is None else (1 + (place.diff() != 1).nonzero().squeeze(1)).tolist()
         step = max(1, len(memory) // self.form.widened_bytes)
-        for begin, end in itertools.pairwise([0, *cuts, len(index)]):
-            before = 0 if place is None or begin == end else int(place[begin]) - begin
-            for first in range(begin, end, step):
-                last = min(first + step, end)
-                rows = self.read(before + first, before + last, memory)
-                kernels.add_rows(total, index[first:last], rows, distinct=distinct)
+        for first in range(0, len(index), step):
+            last = min(first + step, len(index))
+            some = self._bytes[first:last] if place is None else self._bytes.index_select(0, place[first:last])
+            rows = self.form.parts(some).read(self._room(memory, last - first))
+            kernels.add_rows(total, index[first:last], rows, distinct=distinct)
+
+    def _room(self, memory: torch.Tensor, rows: int) -> torch.Tensor:
+        """(rows, F) in memory (bytes)."""
+        return memory[: rows * self.form.widened_bytes].view(self.form.dtype).view(rows, self.form.width)

@@ -13,7 +13,7 @@ import torch
 from hpcgnn import kernels
 
 # Numbers that are made at a time before they are narrowed: they stay in the cache.
-_PIECE = 1 << 17
+_PIECE = 1 << 18
 # Rows that are packed at a time beside sums: their places take little memory then.
 _ROWS = 1 << 13
 
@@ -81,6 +81,23 @@ class SendMatrix:
         begin, end = torch.searchsorted(sums.at, ends).tolist()
         at, rows_at, indptr = sums.at[begin:end], sums.rows_at[low:high], sums.indptr[begin : end + 1]
         return SendMatrix(self.rows[low:high], PartialSums(at, rows_at, indptr, sums.indices, sums.weight, first))
+
+    def picked(self, places: torch.Tensor) -> "SendMatrix":
+        """The sent rows at some places, int64 (m,), increasing: a copy."""
+        number = torch.full((self.count,), -1, dtype=torch.int32)
+        number[places] = torch.arange(len(places), dtype=torch.int32)
+        sums = self.sums
+        if sums is None:
+            return SendMatrix(self.rows[places])
+        rows_at, at = (number[(each - sums.first).long()] for each in (sums.rows_at, sums.at))
+        lengths, begin, end = sums.indptr.diff(), int(sums.indptr[0]), int(sums.indptr[-1])
+        mine = torch.repeat_interleave(at >= 0, lengths)
+        indptr = torch.cat([lengths.new_zeros(1), lengths[at >= 0].cumsum(0)])
+        weight = None if sums.weight is None else sums.weight[begin:end][mine]
+        indices = sums.indices[begin:end][mine]
+        return SendMatrix(
+            self.rows[rows_at >= 0], PartialSums(at[at >= 0], rows_at[rows_at >= 0], indptr, indices, weight)
+        )
 
     def pack(self, out: torch.Tensor, own: Scaled) -> None:
         """out (count, F) = S x of own rows."""

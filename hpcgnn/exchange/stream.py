@@ -14,7 +14,7 @@ from all of them. Only rows of other nodes travel.
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple
 
@@ -84,7 +84,7 @@ def row_sizes(form: RowFormat, back: RowFormat) -> tuple[int, int, int, int]:
     before narrowing, of the widened copy of either).
     """
     summed = back.width * back.dtype.itemsize if back.narrow else 0
-    return form.message_bytes(1), back.message_bytes(1), summed, max(form.widened_bytes, back.widened_bytes)
+    return form.row_bytes, back.row_bytes, summed, max(form.widened_bytes, back.widened_bytes)
 
 
 class RowStream(Generic[EdgesT]):
@@ -239,16 +239,12 @@ class Stream(RowStream[EdgesT]):
         self.buffers.declare(*takes)
         turns = self._turns(self.buffers.cap(*takes, longest, peers.fewest))
 
-        def most(values: Iterable[int]) -> int:
-            return max(values, default=0)
-
-        received = most(turn.num_received for turn in turns) * len(peers.ranks)
+        received = max((turn.num_received for turn in turns), default=0)
+        sent = max((turn.num_sent for turn in turns), default=0)
+        come, gone, taken = received * form.row_bytes, sent * form.row_bytes, sent * back.row_bytes
         # What returns is added where it is given back, but where it is narrowed on its way there.
-        given = most(back.buffer_bytes(turn.incoming) for turn in turns) if back.narrow else received * back.row_bytes
-        come = most(form.buffer_bytes(turn.incoming) for turn in turns)
-        gone = most(form.buffer_bytes(turn.outgoing) for turn in turns)
-        taken = most(back.buffer_bytes(turn.outgoing) for turn in turns)
-        sizes = [come, come, gone, given, given, taken, taken, received * summed]
+        given = received * back.row_bytes * (1 if back.narrow else len(peers.ranks))
+        sizes = [come, come, gone, given, given, taken, taken, received * len(peers.ranks) * summed]
         pieces = self.buffers.pieces(sizes, widened * longest, peers)
         ids = self.of_columns(self.wire.ids) if self.wire.at_random else None
         return [Transfer(turn, pieces, self.comm, self.wire, form, back, ids) for turn in turns]

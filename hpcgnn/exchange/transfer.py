@@ -10,11 +10,12 @@ no rank begins a turn before all have computed the one before. Then nobody reads
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange
-from hpcgnn.exchange.nodes import Lane
+from hpcgnn.exchange.nodes import Lanes
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
 from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
@@ -27,60 +28,55 @@ class Turn:
     Attributes:
         number: number of the turn.
         incoming, outgoing: the Lanes that this rank's node receives, and those that it sends.
-        spans: [(the first, one past the last)] of the rows of each outgoing lane among all sent rows of the plan.
+        num_received, num_sent: rows of all of them.
         places: [(round, start, stop)], the place of a round's rows among the incoming rows.
     """
 
     def __init__(self, number: int, rounds: Sequence[int], plan: HaloPlan) -> None:
         self.number, self.plan, peers = number, plan, plan.peers
-        self.incoming, self.outgoing = list[Lane](), list[Lane]()
-        self.spans = list[tuple[int, int]]()
-        for segment in merge(each for index in rounds for each in plan.rounds[index]):
-            first, last = plan.arriving(segment)
-            self.incoming += peers.incoming(segment.offset, segment.start, last - first)
-            first, last = plan.sent(segment)
-            for lane in peers.outgoing(segment.offset, segment.start, last - first):
-                self.outgoing.append(lane)
-                self.spans.append((first + lane.start - segment.start, first + lane.stop - segment.start))
-        self.num_received = sum(lane.rows for lane in self.incoming)
+        segments = merge(each for index in rounds for each in plan.rounds[index])
+        offsets = np.array([each.offset for each in segments], np.int64)
+        (arrive, arrived), (leave, left) = plan.arriving(segments), plan.sent(segments)
+        self.incoming = peers.lanes(offsets, arrived - arrive, arrive=True)
+        self.outgoing = peers.lanes(offsets, left - leave, arrive=False)
+        self.num_received, self.num_sent = int(self.incoming.rows.sum()), int(self.outgoing.rows.sum())
+        self._first = int(leave[0]) if len(leave) else 0
         starts = (plan.starts - plan.starts[min(rounds, default=0)]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
 
     @cached_property
-    def sent(self) -> list[SendMatrix]:
-        """The rows of each outgoing lane."""
-        return [self.plan.sending.part(first, last) for first, last in self.spans]
+    def _sending(self) -> SendMatrix:
+        """The rows of all outgoing lanes, which follow each other in the plan."""
+        return self.plan.sending.part(self._first, self._first + self.num_sent)
+
+    @cached_property
+    def packed(self) -> tuple[Lanes, slice, SendMatrix]:
+        """(the outgoing lanes by sender, the rows that this rank packs among theirs, these rows)."""
+        lanes, own, places = self.outgoing.by(self.outgoing.sender, self.plan.peers.rank)
+        all_ = len(places) == self.num_sent
+        return lanes, own, self._sending if all_ else self._sending.picked(torch.from_numpy(places))
+
+    @cached_property
+    def given(self) -> tuple[Lanes, slice, torch.Tensor]:
+        """(the incoming lanes by receiver, the rows that this rank gives back among theirs, int32: their places among
+        the incoming rows).
+        """
+        lanes, own, places = self.incoming.by(self.incoming.receiver, self.plan.peers.rank)
+        return lanes, own, torch.from_numpy(places.astype(np.int32))
 
     @cached_property
     def returned(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """(int32 (m,), the own rows that something returns for, lane after lane; int32 (m,), their places among the
         outgoing rows, None: all, in this order).
         """
-        plan = self.plan
-        assert plan.sending.sums is None, "nothing returns along a plan that sends sums"
-        # The lanes of a turn follow each other.
-        first, last = (self.spans[0][0], self.spans[-1][1]) if self.spans else (0, 0)
-        rows = plan.sending.rows[first:last]
-        if plan.columns is None:
+        rows = self._sending.rows
+        assert self._sending.sums is None, "nothing returns along a plan that sends sums"
+        if self.plan.columns is None:
             return rows, None
-        own = plan.columns.own
+        own = self.plan.columns.own
         place = ((rows >= own.start) & (rows < own.stop)).nonzero().squeeze(1)
         return rows[place] - own.start, place.int()
-
-    @cached_property
-    def runs(self) -> list[tuple[slice, SendMatrix]]:
-        """[(its rows among the outgoing rows, SendMatrix)] of this rank's outgoing lanes: those that follow each other
-        are one; of a rank by itself all do.
-        """
-        runs, place, end = list[list[int]](), 0, -1
-        for lane, (first, last) in zip(self.outgoing, self.spans, strict=True):
-            if lane.sender == self.plan.peers.rank:
-                if first != end:
-                    runs.append([place, first, last])
-                runs[-1][2] = end = last
-            place += lane.rows
-        return [(slice(at, at + last - first), self.plan.sending.part(first, last)) for at, first, last in runs]
 
 
 class Transfer:
@@ -119,37 +115,34 @@ class Transfer:
         self.back: torch.Tensor | None = None
         odd, self._widened = turn.number % 2, pieces[8]
         self.received = MessageGroup(form, turn.incoming, pieces[odd])
-        self.packed = MessageGroup(form, turn.outgoing, pieces[2])
-        self.given = MessageGroup(back, turn.incoming, pieces[3 + odd])
+        self.packed = MessageGroup(form, turn.packed[0], pieces[2])
+        self.given = MessageGroup(back, turn.given[0] if back.narrow else turn.incoming, pieces[3 + odd])
         self.taken = MessageGroup(back, turn.outgoing, pieces[5 + odd])
         # Every rank of the node adds in a part of its own. The first one's is what is sent, unless it is narrowed.
         shape = len(self._peers.ranks), turn.num_received, back.width
         memory = pieces[7 if back.narrow else 3 + odd]
         self._added = memory[: shape[0] * shape[1] * shape[2] * back.dtype.itemsize].view(back.dtype).view(shape)
-        self._messages: dict[tuple[bool, str], Callable[[], Exchange]] = {}  # by whether they return, and kind
+        self._messages: dict[bool, Callable[..., Exchange]] = {}  # by whether they return
+        self._key = self._peers.rank, turn.number
 
     def begin(self, own: Scaled, draw: int, kind: str) -> None:
         """Pack rows (columns, F) of the plan's columns, and begin to send and receive. draw: key of the rounding."""
-        packed, turn = self.packed, self.turn
-        if packed.form.width and packed.rows is not None:
-            for rows, sent in turn.runs:
-                sent.pack(packed.rows[rows], own)
-        elif packed.form.width:
-            for lane, part, sent in zip(turn.outgoing, packed.parts, turn.sent, strict=True):
-                if lane.sender == self._peers.rank:
-                    place = lane.sender, turn.number, lane.offset
-                    self.wire.encode(part, packed.form, own, sent, draw, *place, ids=self._ids)
+        _, rows, sent = self.turn.packed
+        if self.packed.form.width:
+            by_ids = self.wire.at_random and sent.sums is None
+            key = draw if by_ids else kernels.stream_key(draw, *self._key)
+            encode(self.packed.rows.of(rows), own, sent, key, self._ids if by_ids else None)
         self._under_way = self._exchange(False, kind)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
         """Begin to send and receive rows, or their returns; buffers, peers and sizes are always the same."""
-        if (returns, kind) not in self._messages:
+        if returns not in self._messages:
             rank = self._peers.rank
             outgoing, incoming = self.packed.leaving(rank), self.received.arriving(rank)
             if returns:
                 outgoing, incoming = self.given.arriving(rank), self.taken.leaving(rank)
-            self._messages[returns, kind] = self.comm.prepare(outgoing, incoming, kind)
-        under_way = self._messages[returns, kind]()
+            self._messages[returns] = self.comm.prepare(outgoing, incoming, "rows")
+        under_way = self._messages[returns](kind=kind)
         under_way.progress()
         return under_way
 
@@ -170,18 +163,15 @@ class Transfer:
         """Send `back`, of all ranks of the node together, to where the rows came from, and begin to receive the
         returns for sent rows.
         """
-        given, turn, rank = self.given, self.turn, self._peers.rank
-        self._peers.meet(turn.number)  # all have added
-        nothing_to_do = given.rows is not None and len(self._added) == 1
-        for number, lane in enumerate(() if nothing_to_do else given.lanes):
-            if lane.receiver != rank:
-                continue
-            total, *others = self._added[:, given.starts[number] : given.starts[number + 1]]
+        self._peers.meet(self.turn.number)  # all have added
+        total, *others = self._added
+        if others or self.given.form.narrow:
+            _, rows, places = self.turn.given
             for other in others:
-                total += other
-            if given.rows is None:
-                key = kernels.stream_key(draw, rank, turn.number, lane.offset)
-                encode(given.parts[number], given.form, total, key)
+                kernels.add_rows(total, places, other, place=places, distinct=True)
+            if self.given.form.narrow:
+                key = kernels.stream_key(draw, *self._key)
+                encode(self.given.rows.of(rows), Scaled(total), SendMatrix(places), key)
         self._returning = self._exchange(True, kind)
 
     def finish_returns(self, total: torch.Tensor) -> None:

@@ -7,8 +7,8 @@ DTYPES = "bf16", "int8"
 
 
 def row_bytes(dtype, columns):
-    """Bytes of a row of this number of narrowed columns, with its factors."""
-    return 2 * columns if dtype == "bf16" else 4 + columns
+    """Bytes of a row of this number of narrowed columns, with its factors, in a row of float64."""
+    return -(-(2 * columns if dtype == "bf16" else 4 + columns) // 8) * 8
 
 
 def exact_in_int8(num_nodes, shape):

@@ -20,6 +20,7 @@ from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.edges import EdgesT, StreamPart
+from hpcgnn.exchange.nodes import Lanes
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
@@ -52,15 +53,18 @@ class Mailbox:
     @property
     def kept_bytes(self) -> int:
         """Bytes that are kept from epoch to epoch."""
-        sent = 0 if self._outgoing is None else self.form.buffer_bytes(self._lanes[0])
+        sent = 0 if self._outgoing is None else self._bytes(self._lanes[0])
         return sent + sum(letter.data.nbytes for letter in self._letters)
+
+    def _bytes(self, lanes: Lanes) -> int:
+        return int(lanes.rows.sum()) * self.form.row_bytes
 
     def prepare(self, form: RowFormat) -> MessageGroup:
         """The messages to be filled, before `post`. form: the same in every epoch."""
         self._sent.finish_sending()
         if self._outgoing is None:
             self.form, (lanes, _) = form, self._lanes
-            self._outgoing = MessageGroup(form, lanes, torch.empty(form.buffer_bytes(lanes), dtype=torch.uint8))
+            self._outgoing = MessageGroup(form, lanes, torch.empty(self._bytes(lanes), dtype=torch.uint8))
         return self._outgoing
 
     def post(self) -> None:
@@ -69,7 +73,7 @@ class Mailbox:
         if len(self._letters) > self._delay:
             letter = self._letters.pop(0)
         else:
-            letter = Letter(torch.empty(self.form.buffer_bytes(self._lanes[1]), dtype=torch.uint8))
+            letter = Letter(torch.empty(self._bytes(self._lanes[1]), dtype=torch.uint8))
         if letter.prepared is None:
             come, rank = self._received(letter), self._comm.rank
             if self._home:
@@ -130,9 +134,10 @@ class UsedRows(RowStream[EdgesT]):
         stale, x, wire = self.exchange, rows.x, self.exchange.wire
         form = wire.form(x.shape[1], x.shape[1] if rows.narrow is None else rows.narrow, x.dtype)
         draw, scale = wire.next_draw(), rows.scale if rows.sent_scale is None else rows.sent_scale
-        parts = stale.ahead.prepare(form).parts
-        for number, (message, sent) in enumerate(zip(parts, stale.turn.sent, strict=True)):
-            wire.encode(message, form, Scaled(x, scale, scale), sent, draw, stale.rank, number)
+        _, _, sent = stale.turn.packed
+        by_ids = wire.at_random and sent.sums is None
+        key = draw if by_ids else kernels.stream_key(draw, stale.rank)
+        encode(stale.ahead.prepare(form).rows, Scaled(x, scale, scale), sent, key, wire.ids if by_ids else None)
         stale.ahead.post()
         _, wide = stale.memory(form.widened_bytes, 0)
         yield StreamPart(self.own, x, rows.scale)
@@ -160,19 +165,13 @@ class PushedGradients(RowStream[EdgesT]):
             back = summed[: (stop - start) * row].view(form.dtype).view(stop - start, form.width).zero_()
             used = ahead.opened.read(start, stop, wide) if x.shape[1] else back[:, :0]
             yield StreamPart(self.halo[index], used, None, back)
-            for lane, part, before in zip(messages.lanes, messages.parts, messages.starts, strict=False):
-                first, last = max(start, before), min(stop, before + lane.rows)
-                if first < last:
-                    key, place = kernels.stream_key(draw, before), (lane.rows, first - before)
-                    encode(part, form, back[first - start : last - start], key, place=place)
+            messages.rows.of(slice(start, stop)).write(back, draw, torch.arange(start, stop))
         home.post()
         home.open()
-        step, first = max(1, stale.longest), 0
-        for sent in stale.turn.sent:
-            for begin in range(0, sent.count, step):
-                some = sent.part(begin, min(begin + step, sent.count))
-                _add_transposed(total, some, home.opened.read(first, first + some.count, wide))
-                first += some.count
+        step, (_, _, sent) = max(1, stale.longest), stale.turn.packed
+        for first in range(0, sent.count, step):
+            last = min(first + step, sent.count)
+            _add_transposed(total, sent.part(first, last), home.opened.read(first, last, wide))
 
 
 def _add_transposed(total: torch.Tensor, sent: SendMatrix, rows: torch.Tensor) -> None:

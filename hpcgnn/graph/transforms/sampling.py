@@ -29,15 +29,15 @@ class SampledPlan(HaloPlan):
     received_before: np.ndarray
     sent_before: np.ndarray
 
-    def arriving(self, segment: Segment) -> tuple[int, int]:
-        """(the first, one past the last) of the rows of a segment in the halo."""
-        first, last = self.received_before[list(self.whole.arriving(segment))].tolist()
-        return first, last
+    def arriving(self, segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray]:
+        """See HaloPlan."""
+        first, last = self.whole.arriving(segments)
+        return self.received_before[first], self.received_before[last]
 
-    def sent(self, segment: Segment) -> tuple[int, int]:
-        """(the first, one past the last) of the rows of a segment among all that this rank sends."""
-        first, last = self.sent_before[list(self.whole.sent(segment))].tolist()
-        return first, last
+    def sent(self, segments: Sequence[Segment]) -> tuple[np.ndarray, np.ndarray]:
+        """See HaloPlan."""
+        first, last = self.whole.sent(segments)
+        return self.sent_before[first], self.sent_before[last]
 
 
 def drawn(ids: torch.Tensor, key: int, rate: float) -> torch.Tensor:

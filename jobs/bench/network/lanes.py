@@ -83,9 +83,9 @@ def calls_of(run: Callable[[], None]) -> int:
     return calls
 
 
-def steady_calls(ranks: int, name: str) -> int:
+def steady_calls(ranks: int, per_node: int, name: str) -> int:
     """Calls of a pass after the first, among so many ranks."""
-    run = a_pass(ranks, 1, 2, 8, name)
+    run = a_pass(ranks, per_node, 2, 8, name)
     run()
     return calls_of(run)
 

@@ -38,9 +38,8 @@ def test_narrow_columns(comm, session_path, dtype, fine_rows, cap, map_name):
     ids, adjacency = local.original_id.numpy(), local.inward
     sent_row = row_bytes(dtype, NARROW) + 8 * (WIDTH - NARROW)
     back_row = row_bytes(dtype, NARROW_BACK) + 8 * (RETURNED - NARROW_BACK)
-    aligned, back_aligned = -(-sent_row // 8) * 8, -(-back_row // 8) * 8
     widened = 8 * WIDTH * adjacency.plan.longest_round
-    buffers = HaloBuffers(cap * (3 * aligned + 4 * back_aligned + 8 * RETURNED) + widened)
+    buffers = HaloBuffers(cap * (3 * sent_row + 4 * back_row + 8 * RETURNED) + widened)
     wire = RowCodec(dtype, local.original_id, lambda number: kernels.stream_key(3, number))
     stream = Stream(adjacency.own, adjacency.halo, adjacency.plan, buffers, comm, wire)
     halos = [halo_of(rank, graph, where, owner, comm.size) for rank in range(comm.size)]
