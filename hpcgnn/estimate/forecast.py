@@ -13,7 +13,7 @@ from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import CopyDirection, Size
-from hpcgnn.estimate.traffic import HaloCounts, Nodes, Place, Traffic, halo_traffic
+from hpcgnn.estimate.traffic import CountedLanes, HaloCounts, Nodes, Place, Traffic
 from hpcgnn.estimate.trial import Experiment, Trial
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
@@ -31,6 +31,8 @@ NEARLY = 0.7
 ALIKE = 1.01
 # Bytes of training outside of the account: workspace inside of libraries, and small objects.
 OUTSIDE = 4 << 20
+# Bytes of a prepared request: 1.0 to 1.25 KiB of MPICH for each of thousands.
+REQUEST = 1152
 # The library sums gradients in a copy of them.
 SUMS = "sums of gradients under way"
 #: {item of the account (plugins/account.py): part of the table}.
@@ -81,6 +83,7 @@ class Forecast:
         halo: {kind: Traffic} of an epoch, in the last of several stages.
         others: {kind: (messages, bytes)} of every rank's other traffic.
         evaluation: {kind: Traffic} of an evaluation.
+        requests: int64 (P,), the messages that each rank prepares.
         metrics: (messages, bytes) of every rank's other traffic in it.
         counted: whether the bytes of pruned layers are counted from the graph, or derived from the copy.
         experiment: the trial behind it.
@@ -94,6 +97,7 @@ class Forecast:
     halo: dict[str, Traffic]
     others: dict[str, tuple[int, int]]
     evaluation: dict[str, Traffic]
+    requests: np.ndarray
     metrics: tuple[int, int]
     parameters: int
     counted: bool
@@ -119,8 +123,13 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         for index in _candidates(shares)
     }
     assert trial.evaluation is not None
-    wires = experiment.probe.row_bytes, experiment.limit
-    halo, counted = halo_traffic(trial.uses, halos, *wires), True
+    lanes = CountedLanes(halos, experiment.probe.row_bytes, experiment.limit)
+    halo, counted = lanes.traffic(trial.uses), True
+    requests = lanes.prepared(trial.all_uses)
+    if experiment.plan.config.run.comm == "mpi":
+        for rank, number in ((mean, requests.mean()), *((rank, requests[index]) for index, rank in ranks.items())):
+            rank.growth += int(REQUEST * number)
+            rank.parts["structure"] += int(REQUEST * number)
     inward = shares.inward.ranks  # gradients go back to those whose rows were received
     there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
     for kind, (rows, peers), of_copy in zip(
@@ -139,7 +148,8 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
         mean=mean,
         halo=halo,
         others={kind: each for kind, each in trial.sent.items() if not kind.startswith("halo")},
-        evaluation=halo_traffic(trial.evaluation.uses, halos, *wires),
+        evaluation=lanes.traffic(trial.evaluation.uses),
+        requests=requests,
         metrics=trial.evaluation.summed,
         parameters=trial.parameters,
         counted=counted,

@@ -6,7 +6,7 @@ exchange/buffers.py).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -259,26 +259,24 @@ class Traffic:
     messages: np.ndarray
 
 
-def halo_traffic(
-    uses: Mapping[Place, Counter[Use]],
-    halos: Mapping[Place, HaloCounts],
-    row_bytes: int,
-    limit: int,
-) -> dict[str, Traffic]:
-    """{kind: Traffic}, of messages between nodes alone where nodes have several ranks.
+@dataclass(frozen=True)
+class CountedLanes:
+    """The messages of streams, of nodes alone where nodes have several ranks.
 
-    Args:
-        uses, halos: uses of streams, and rows of their places.
+    Attributes:
+        halos: rows of the places of the streams.
         row_bytes: of the widest row.
         limit: bytes of the halo buffers.
     """
-    found, cap = dict[str, Traffic](), max(1, HaloBuffers(limit).cap(max(1, row_bytes)))
-    for place, used in uses.items():
-        halo = halos[place]
-        rounds = halo.rounds(halo.nodes.cap(cap))
-        for use, times in used.items():
-            turns = _cut_turns(rounds, use, limit, halo.nodes)
-            rows, messages, back, messages_back = sent_in_lanes(halo, [each for turn in turns for each in turn])
+
+    halos: Mapping[Place, HaloCounts]
+    row_bytes: int
+    limit: int
+
+    def traffic(self, uses: Mapping[Place, Counter[Use]]) -> dict[str, Traffic]:
+        """{kind: Traffic} of these uses."""
+        found = dict[str, Traffic]()
+        for use, times, (rows, messages, back, messages_back) in self._of(uses):
             kind = found.setdefault(use.kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
             if use.rows.row_bytes:
                 kind.bytes += times * use.rows.row_bytes * rows
@@ -286,7 +284,27 @@ def halo_traffic(
             if use.back is not None:
                 kind.bytes += times * use.back.row_bytes * back
                 kind.messages += times * messages_back
-    return found
+        return found
+
+    def prepared(self, uses: Mapping[Place, Counter[Use]]) -> np.ndarray:
+        """int64 (P,): the requests that each rank prepares for them, to send and to receive: one for each message of a
+        turn and direction, for all kinds of traffic.
+        """
+        forms = {place: Counter({use._replace(kind=""): 0 for use in used}) for place, used in uses.items()}
+        found = np.zeros(next(iter(self.halos.values())).nodes.ranks, np.int64)
+        for use, _, (_, sent, _, received) in self._of(forms):
+            found += (bool(use.rows.row_bytes) + (use.back is not None)) * (sent + received)
+        return found
+
+    def _of(self, uses: Mapping[Place, Counter[Use]]) -> Iterator[tuple[Use, int, np.ndarray]]:
+        """(use, times, `sent_in_lanes`) of each."""
+        cap = max(1, HaloBuffers(self.limit).cap(max(1, self.row_bytes)))
+        for place, used in uses.items():
+            halo = self.halos[place]
+            rounds = halo.rounds(halo.nodes.cap(cap))
+            for use, times in used.items():
+                turns = _cut_turns(rounds, use, self.limit, halo.nodes)
+                yield use, times, sent_in_lanes(halo, [each for turn in turns for each in turn])
 
 
 def _cut_turns(rounds: Rounds, use: Use, limit: int, nodes: Nodes) -> list[list[Segment]]:

@@ -46,6 +46,8 @@ def check(comm, config, map_name, per_node=1):
     Returns (the Forecast, the Trainer).
     """
     forecast, trainer = foretold(comm, config, map_name, per_node), build_trainer(comm, config, map_name)
+    buffers, peers = trainer.buffers, trainer.views.local.inward.plan.peers
+    buffers.pieces([buffers.limit * len(peers.ranks)], 0, peers)  # where memory grows, messages are prepared again
     step, closing = ledgers_of_epoch(comm, trainer)
     nothing = np.zeros((2, comm.size), np.int64)
     for kind in {*step, *forecast.halo} - {*forecast.others}:
@@ -54,7 +56,19 @@ def check(comm, config, map_name, per_node=1):
         assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
     check_others(comm, forecast, step, closing)
     check_evaluation(comm, forecast, trainer)
+    assert requests_of(trainer) == forecast.requests[comm.rank]
     return forecast, trainer
+
+
+def requests_of(trainer):
+    """How many messages this rank has prepared, and not given up since."""
+    found, rank = 0, trainer.comm.rank
+    transfers = [each for cuts in trainer.buffers.streams.values() for turns in cuts.values() for each in turns]
+    for transfer in transfers:
+        back = transfer.given.arriving(rank) + transfer.taken.leaving(rank)
+        found += len(transfer.packed.leaving(rank) + transfer.received.arriving(rank))
+        found += len(back) if transfer.back is not None else 0
+    return found
 
 
 def ledgers_of_epoch(comm, trainer):
