@@ -1,7 +1,7 @@
 """Exact bytes and messages of an epoch, from the uses of its streams and the rows between each pair of ranks.
 
 Rows are the different nodes at the ends of edges, or least covers of these. Nodes whose ranks read rows in place
-(exchange/nodes.py) exchange as one. A run's own functions cut rounds and turns (exchange/rounds.py,
+(exchange/peers.py) exchange as one. A run's own functions cut rounds and turns (exchange/rounds.py,
 exchange/buffers.py).
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import cap_of_nodes
+from hpcgnn.exchange.peers import cap_of_nodes
 from hpcgnn.exchange.rounds import Rounds, Segment, Sides, coalesce, cut, merge, segments
 from hpcgnn.exchange.row_codec import RowFormat
 from hpcgnn.exchange.stream import Use, row_sizes

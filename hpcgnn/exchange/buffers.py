@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.exchange.nodes import Peers
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.memory.arena import Arena
 
 

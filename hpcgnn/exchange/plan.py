@@ -5,7 +5,7 @@ by the owner's order of the file. Each rank requests its rows from every owner o
 ids.
 
 If ranks read each other's rows in the memory of their node, the halo and the plan belong to the node. A row of another
-node that several of its ranks need crosses once (see nodes.py). graph/transforms/within_node.py makes such a plan.
+node that several of its ranks need crosses once (see peers.py). graph/transforms/within_node.py makes such a plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.nodes import NodeLayout, Peers, SharedRows
+from hpcgnn.exchange.nodes import NodeLayout, SharedRows
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.rounds import Segment, Sides, cut, segments, within
 from hpcgnn.exchange.send_matrix import SendMatrix
 

@@ -17,7 +17,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Message
-from hpcgnn.exchange.nodes import Lanes
+from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
 
 #: name of --halo-dtype -> the type of narrow numbers; fp32 stands for the run's own precision. int8 is rounded at

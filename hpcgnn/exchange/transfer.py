@@ -15,7 +15,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange
-from hpcgnn.exchange.nodes import Lanes
+from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge
 from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import StreamPart
-from hpcgnn.exchange.stream import Returns, StreamInput
+from hpcgnn.exchange.stream import Returns, StreamInput, StreamPart
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores

@@ -24,9 +24,8 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import StreamPart
 from hpcgnn.exchange.plan import gather_halo
-from hpcgnn.exchange.stream import Returns, RowStream, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, RowStream, Stream, StreamInput, StreamPart
 from hpcgnn.graph.blocks import Block
 from hpcgnn.ops.operator_context import PushContext
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, sum_type, tile_rows

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.exchange.edges import StreamPart
-from hpcgnn.exchange.stream import Returns, Stream, StreamInput
+from hpcgnn.exchange.stream import Returns, Stream, StreamInput, StreamPart
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed

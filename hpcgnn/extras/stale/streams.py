@@ -19,12 +19,11 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, StreamPart
-from hpcgnn.exchange.nodes import Lanes
+from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.row_codec import MessageGroup, RowCodec, RowFormat, encode
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
-from hpcgnn.exchange.stream import Returns, RowStream, StreamInput
+from hpcgnn.exchange.stream import EdgesT, Returns, RowStream, StreamInput, StreamPart
 from hpcgnn.exchange.transfer import Turn
 
 

@@ -17,9 +17,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.edges import EdgesT, StreamPart
 from hpcgnn.exchange.row_codec import RowFormat
-from hpcgnn.exchange.stream import Returns, RowStream, StreamInput
+from hpcgnn.exchange.stream import EdgesT, Returns, RowStream, StreamInput, StreamPart
 
 #: (a rank, int32: numbers of rows).
 Numbers = tuple[int, torch.Tensor]

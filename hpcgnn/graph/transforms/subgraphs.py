@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from hpcgnn.comm import Communicator
-from hpcgnn.exchange.nodes import Peers
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.send_matrix import SendMatrix
 from hpcgnn.graph.blocks import EdgeArrays, own_block, weight_sums

@@ -17,7 +17,7 @@ Scales of sources are applied before a sum, scales of rows after it.
 The row serves an edge with both ends in the cover, at the receiver. Among the least covers the chosen one gives less
 work to the rank with more edges.
 
-Between nodes of several ranks (exchange/nodes.py) nodes take the place of ranks. One rank of either node plans a pair.
+Between nodes of several ranks (exchange/peers.py) nodes take the place of ranks. One rank of either node plans a pair.
 It gets the edges of the other ranks of its node between the two. A sum is of rows of the whole node, and the owner of
 its row adds it.
 """

@@ -8,7 +8,7 @@ of a row is always made in one order.
 The halo of a node is all rows of another node that some of its ranks need. Each rank knows its own needs. The pairs of
 nodes are dealt to the ranks of both. One rank of each node, the planner of the pair, makes one list of its node's
 needs, and sends it to the planner on the other end. Plans lie in memory that the ranks of the node share (see
-exchange/nodes.py).
+exchange/peers.py).
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm import Communicator, Message
 from hpcgnn.errors import GraphError
-from hpcgnn.exchange.nodes import NodeLayout, Peers, SharedRows, cap_of_nodes
+from hpcgnn.exchange.nodes import NodeLayout, SharedRows
+from hpcgnn.exchange.peers import Peers, cap_of_nodes
 from hpcgnn.exchange.plan import HaloPlan, Neighbours, agreed_plan, gather_halo
 from hpcgnn.exchange.send_matrix import SendMatrix
 from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks

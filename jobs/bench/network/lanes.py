@@ -18,7 +18,7 @@ import torch
 
 from hpcgnn.comm.communicator import Exchange, SoloCommunicator
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.exchange.nodes import Peers
+from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import agreed_plan
 from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.exchange.send_matrix import SendMatrix
