@@ -7,6 +7,10 @@ out of balance, because the clusters are coarse weights for it. It does not know
 clusters may be a good partition already (they come from nested dissection). So both are tried as a start, for the sum
 of the weights, and refined for each of them (`refinement`).
 
+The rank that receives most rows makes all others wait. Rows are known only with a map: so the best map is refined once
+more, with the edges of each cluster to other ranks as one more weight. Clusters without edges may be anywhere. They
+are dealt last, and never fill a rank that could have edges.
+
 Used by `partition_tools` and by training without a stored map, hence numpy only, and pymetis where METIS is called.
 """
 
@@ -18,7 +22,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import Csr
-from hpcgnn.placement.refinement import Graph, bounds, refined
+from hpcgnn.placement.refinement import Assignment, Graph, bounds, cuts, external_edges, refined
 
 SAVING, TOLERATED = 0.05, 1.3
 EDGES_PER_NODE = 64  # edges that are gathered in the time of a node's products, in layers of common widths
@@ -32,23 +36,40 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
     sizes: (K,) or (K, m) weights to balance, such as nodes and in-edges; a weight that is 0 everywhere does not count.
     cluster_graph: `hpcgnn.graphfile.storage.Csr`, symmetric, data = number of edges between two clusters (None: all 1);
     its diagonal is ignored. In each weight the heaviest rank ends within the bounds of `refinement` where the sizes of
-    the clusters allow it. Deterministic in its arguments. Not collective: call it on one rank and broadcast, or on all
-    with the same arguments. Raises GraphError for more ranks than clusters.
+    the clusters allow it. Of several weights the edges from other ranks, which stand for received rows, are balanced
+    too, where that takes more of the busiest rank than it gives to all. Deterministic in its arguments. Not collective:
+    call it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks than
+    clusters.
     """
     shares = shares_of(sizes, num_ranks)
     if num_ranks == 1:
         return np.zeros(len(shares), np.int32)
     if num_ranks == len(shares):
         return np.arange(num_ranks, dtype=np.int32)
-    graph = without_diagonal(cluster_graph)
-    return refined(starts(shares, graph, num_ranks, seed), shares, graph, num_ranks, seed).astype(np.int32)
+    whole = indptr, indices, weights = without_diagonal(cluster_graph)
+    linked = (np.diff(indptr) > 0) | (shares[:, 0] == 0) | (shares[:, 1:] > 0).any(axis=1)
+    if np.count_nonzero(linked) < num_ranks:
+        linked[:] = True
+    graph = indptr[np.append(linked, True)], (np.cumsum(linked) - 1)[indices], weights
+    parts, sizes, rest = np.empty(len(shares), np.int64), shares[linked], np.flatnonzero(~linked)
+    found = [refined(_starts(sizes, graph, num_ranks, seed), sizes, graph, num_ranks, seed)]
+    if sizes.shape[1] > 1:
+        received = shares_of(external_edges(found[0], graph), num_ranks)
+        found.append(refined(found, np.concatenate([sizes, received], axis=1), graph, num_ranks, seed))
+    parts[linked] = min(found, key=lambda each: Assignment(each, sizes, graph, num_ranks).cost())
+    heaviest = rest[np.argsort(-shares[rest, 0], kind="stable")]
+    _deal(parts, heaviest, shares[:, 0], np.bincount(parts[linked], sizes[:, 0], num_ranks))
+    Assignment(parts, shares, whole, num_ranks).balance()
+    return parts.astype(np.int32)
 
 
-def starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
-    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters."""
-    together = shares.sum(axis=1)
-    whole = np.rint(together * (WHOLE / together.sum())).astype(np.int64)
-    return [metis(*graph, num_ranks, seed, vertex_weights=whole), _runs(together, num_ranks)]
+def _starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
+    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters,
+    which are good where these come from nested dissection.
+    """
+    together = shares.sum(axis=1) / shares.sum()
+    runs = np.minimum((np.cumsum(together) - together / 2) * num_ranks, num_ranks - 1).astype(np.int64)
+    return [metis(*graph, num_ranks, seed, vertex_weights=np.rint(together * WHOLE)), runs]
 
 
 def economical_map(
@@ -64,18 +85,11 @@ def economical_map(
     TOLERATED times the mean work. Not for graphs with hubs (`is_skewed`): every map of those has many halo rows.
     """
     even, few = make(sizes), make(sizes[:, 0])
+    links = without_diagonal(graph)
     each = shares_of(sizes[:, 0] * EDGES_PER_NODE + sizes[:, 1], num_ranks)[:, 0]
     work_even, work = (imbalance(np.bincount(parts, each, num_ranks)) for parts in (even, few))
-    pays = _cut(graph, few, num_ranks) * (work / work_even) < (1 - SAVING) * _cut(graph, even, num_ranks)
+    pays = cuts(few, links, num_ranks) * (work / work_even) < (1 - SAVING) * cuts(even, links, num_ranks)
     return few if pays.all() and work <= TOLERATED else even
-
-
-def _cut(graph: Csr, parts: np.ndarray, num_ranks: int) -> np.ndarray:
-    """Edges between ranks, float64 (2,): of all ranks, and of the rank with most."""
-    row = parts[np.repeat(np.arange(len(parts)), np.diff(graph.indptr))]
-    apart = row != parts[graph.indices]
-    of_rank = np.bincount(row[apart], None if graph.data is None else graph.data[apart], num_ranks)
-    return np.array([of_rank.sum(), of_rank.max()], np.float64)
 
 
 def shares_of(sizes: np.ndarray, num_ranks: int) -> np.ndarray:
@@ -106,12 +120,6 @@ def fair_share(sizes: np.ndarray, num_parts: float, most: float = 1.0) -> float:
         share = mean
 
 
-def _runs(sizes: np.ndarray, num_ranks: int) -> np.ndarray:
-    """Consecutive clusters to each rank, by weight: int64 (K,). Good where the clusters come from nested dissection."""
-    middle = np.cumsum(sizes) - sizes / 2
-    return np.minimum(middle * num_ranks / sizes.sum(), num_ranks - 1).astype(np.int64)
-
-
 def deal_clusters(sizes: np.ndarray, num_ranks: int, seed: int = 0) -> np.ndarray:
     """Clusters dealt to ranks at random, each to the lightest rank so far: int32 (K,), no rank unused.
 
@@ -120,12 +128,19 @@ def deal_clusters(sizes: np.ndarray, num_ranks: int, seed: int = 0) -> np.ndarra
     sizes = np.asarray(sizes, np.int64)
     _check_count(len(sizes), num_ranks)
     sizes = sizes if sizes.any() else np.ones_like(sizes)
-    random = np.random.Generator(np.random.PCG64(seed))
-    parts, lightest = np.empty(len(sizes), np.int32), [(0, 0, rank) for rank in range(num_ranks)]
-    for cluster in random.permutation(len(sizes)):
-        load, dealt, parts[cluster] = lightest[0]
-        heapq.heapreplace(lightest, (load + int(sizes[cluster]), dealt + 1, int(parts[cluster])))
+    parts = np.empty(len(sizes), np.int32)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(len(sizes))
+    _deal(parts, order, sizes, np.zeros(num_ranks, np.int64))
     return parts
+
+
+def _deal(parts: np.ndarray, clusters: np.ndarray, sizes: np.ndarray, loads: np.ndarray) -> None:
+    """Deal clusters in their order, each to the lightest rank so far. sizes: (K,); loads: (P,), of what ranks have."""
+    lightest = [(load, 0, rank) for rank, load in enumerate(loads.tolist())]
+    heapq.heapify(lightest)
+    for cluster, size in zip(clusters.tolist(), sizes[clusters].tolist(), strict=True):
+        load, dealt, parts[cluster] = lightest[0]
+        heapq.heapreplace(lightest, (load + size, dealt + 1, lightest[0][2]))
 
 
 def imbalance(loads: np.ndarray | Sequence[float]) -> float:

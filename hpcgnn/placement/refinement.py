@@ -4,7 +4,7 @@ In the manner of Fiduccia and Mattheyses (DAC 1982) a cluster goes to the rank t
 first a price, then a bound. In `settle` a rank pays for the square of its excess over its share, at a rate that rises
 from pass to pass. So clusters find their places while the bound is soft. Only many moves mend a map far from balance in
 one weight, and each alone would break another bound. Then `balance` moves and swaps until no rank is above the bound,
-if it can. `reduce_cut` mends the cut inside it.
+if it can. `reduce_cut` mends the cut inside it. No rank gives its last clusters for fewer edges: it would be idle.
 
 Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
 single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
@@ -21,6 +21,7 @@ from hpcgnn.graphfile.ranges import segments
 
 MAX_IMBALANCE = 1.03  # of a weight alone, and of the first of several
 LOOSE_IMBALANCE = 1.095  # of the others
+LEAST = 0.25  # the mean of the weights of a rank that gives clusters for fewer edges
 MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
@@ -41,13 +42,7 @@ def bounds(count: int) -> np.ndarray:
 class Assignment:
     """A map, the loads of its ranks and its improvements. Memory: that of the graph."""
 
-    def __init__(
-        self,
-        parts: np.ndarray,
-        sizes: np.ndarray,
-        graph: Graph,
-        num_ranks: int,
-    ) -> None:
+    def __init__(self, parts: np.ndarray, sizes: np.ndarray, graph: Graph, num_ranks: int) -> None:
         """Args:
         parts: int64 (K,), changed in place.
         sizes: float64 (K, m) in shares of a rank, none above its bound (`shares_of`).
@@ -62,12 +57,12 @@ class Assignment:
         self.limit = bounds(sizes.shape[1])
         self.soft = self.limit - MARGIN
 
-    def cost(self) -> tuple[float, int]:
-        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks)."""
-        indptr, indices, weights = self.graph
-        one, other = np.repeat(self.parts, np.diff(indptr)), self.parts[indices]
-        cut = int(weights[one != other].sum())
-        return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), cut
+    def cost(self) -> tuple[float, float]:
+        """The order of maps: (excess of the heaviest rank over the limit, edges between ranks times those of the
+        busiest rank).
+        """
+        cut = cuts(self.parts, self.graph, self.num_ranks).prod()
+        return max(float((self.loads / self.limit).max()), 1.0 + 1e-9), float(cut)
 
     def edges_of(self, clusters: np.ndarray) -> np.ndarray:
         """Edges from clusters (B,) to each rank: float64 (B, P)."""
@@ -78,12 +73,16 @@ class Assignment:
         found = np.bincount(cell, weights[edges], cells).astype(np.float64, copy=False)
         return found.reshape(-1, self.num_ranks)
 
-    def _batches(self, random: np.random.Generator) -> Iterator[np.ndarray]:
-        """All clusters in random order, some at a time: int64 (B,)."""
+    def _batches(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, ...]]:
+        """All clusters in random order, some at a time: (clusters int64 (B,), their edges to each rank float64 (B, P),
+        their ranks, and their edges to those).
+        """
         order = random.permutation(len(self.sizes))
         size = max(1, min(len(order) // BATCHES, MOST_LOOKED_AT // self.num_ranks))
         for first in range(0, len(order), size):
-            yield order[first : first + size]
+            batch = order[first : first + size]
+            links, homes = self.edges_of(batch), self.parts[batch]
+            yield batch, links, homes, links[np.arange(len(batch)), homes]
 
     def move(self, cluster: int | np.integer, rank: int | np.integer) -> None:
         """Give a cluster to a rank."""
@@ -95,14 +94,16 @@ class Assignment:
         self.parts[cluster] = rank
 
     def _move_all(self, clusters: np.ndarray, ranks: np.ndarray, pays: Callable[[int, _Loads, _Loads], bool]) -> int:
-        """Give clusters (B,) to ranks (B,), one after another. No rank loses its last one. Returns how many moved.
+        """Give clusters (B,) to ranks (B,), one after another. No rank gives below LEAST, or its last one. Returns how
+        many moved.
 
         pays(i, loads of its present rank, loads of its new rank) -> whether move i is still right.
         """
         homes, sizes = self.parts[clusters].tolist(), self.sizes[clusters].tolist()
         loads, members, moved = self.loads.tolist(), self.members.tolist(), []
         for one, (home, rank, size) in enumerate(zip(homes, ranks.tolist(), sizes, strict=True)):
-            if members[home] == 1 or not pays(one, loads[home], loads[rank]):
+            drained = members[home] == 1 or sum(loads[home]) - sum(size) < LEAST * len(size)
+            if drained or not pays(one, loads[home], loads[rank]):
                 continue
             loads[home] = [load - each for load, each in zip(loads[home], size, strict=True)]
             loads[rank] = [load + each for load, each in zip(loads[rank], size, strict=True)]
@@ -129,15 +130,13 @@ class Assignment:
 
     def _pass_with_price(self, random: np.random.Generator, price: float) -> int:
         total = 0
-        for batch in self._batches(random):
-            links, homes = self.edges_of(batch), self.parts[batch]
-            here = links[np.arange(len(batch)), homes]
+        for batch, links, homes, here in self._batches(random):
             left = _excess(self.loads[homes], self.soft)
             left -= _excess(self.loads[homes] - self.sizes[batch], self.soft)
             # Only more edges elsewhere, or an excess at home, can pay for a move.
             some = np.flatnonzero((links.max(axis=1) > here) | (left > 0))
             if len(some):
-                total += self._move_for_price(batch[some], links[some].astype(np.float64), left[some], price)
+                total += self._move_for_price(batch[some], links[some], left[some], price)
         return total
 
     def _move_for_price(self, clusters: np.ndarray, gains: np.ndarray, left: np.ndarray, price: float) -> int:
@@ -241,9 +240,7 @@ class Assignment:
         limits = self.limit.tolist()
         for _ in range(PASSES):
             moved = 0
-            for batch in self._batches(random):
-                links, homes = self.edges_of(batch), self.parts[batch]
-                here = links[np.arange(len(batch)), homes]
+            for batch, links, homes, here in self._batches(random):
                 some = np.flatnonzero(links.max(axis=1) > here)
                 clusters, links, homes, here = batch[some], links[some], homes[some], here[some]
                 for column, most in enumerate(limits):
@@ -256,18 +253,12 @@ class Assignment:
                 break
 
 
-def refined(
-    starts: Iterable[np.ndarray],
-    sizes: np.ndarray,
-    graph: Graph,
-    num_ranks: int,
-    seed: int,
-) -> np.ndarray:
+def refined(starts: Iterable[np.ndarray], sizes: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> np.ndarray:
     """Refine each start, and return the best of the maps: int64 (K,). For the arguments see `Assignment`.
 
     With one weight starts often are in balance already, and then better without `settle`.
     """
-    best: tuple[tuple[float, int], np.ndarray] | None = None
+    found = []
     for start, settle in itertools.product(starts, (True, False) if sizes.shape[1] == 1 else (True,)):
         random = np.random.Generator(np.random.PCG64(seed))
         state = Assignment(start.copy(), sizes, graph, num_ranks)
@@ -276,11 +267,21 @@ def refined(
             state.settle(random)
         state.balance()
         state.reduce_cut(random)
-        cost = state.cost()
-        if best is None or cost < best[0]:
-            best = cost, state.parts
-    assert best is not None
-    return best[1]
+        found.append(state)
+    return min(found, key=Assignment.cost).parts
+
+
+def external_edges(parts: np.ndarray, graph: Graph) -> np.ndarray:
+    """Edges between each cluster and other ranks: float64 (K,)."""
+    indptr, indices, weights = graph
+    row = np.repeat(np.arange(len(parts)), np.diff(indptr))
+    return np.bincount(row, weights * (parts[row] != parts[indices]), len(parts)).astype(np.float64, copy=False)
+
+
+def cuts(parts: np.ndarray, graph: Graph, num_ranks: int) -> np.ndarray:
+    """Edges between ranks, float64 (2,): of all ranks, and of the rank with most."""
+    of_rank = np.bincount(parts, external_edges(parts, graph), num_ranks)
+    return np.array([of_rank.sum(), of_rank.max()], np.float64)
 
 
 def _excess(loads: np.ndarray, limit: np.ndarray) -> np.ndarray:

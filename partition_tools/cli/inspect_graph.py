@@ -16,6 +16,7 @@ from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
+from hpcgnn.placement.clusters import imbalance
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import slabs
 from partition_tools.graph.loading import RowsOnDisk, load_edges
@@ -24,13 +25,13 @@ from partition_tools.workspace.progress import Reporter
 
 SHOWN = 12
 HEADING = (
-    *("map", "ranks", "imbalance (nodes)", "(in-edges)", "most in-edges", "ranks without", "edges cut"),
-    "halo rows (largest)",
+    *("map", "ranks", "imbalance (nodes)", "(in-edges)", "(rows received)", "most in-edges", "ranks without"),
+    *("edges cut", "halo rows (largest)"),
 )
 HELP = "show counts, degrees, clusters, partitionings and halo rows"
 DESCRIPTION = """Show the content of a graph file: counts, degrees, splits, classes, types and clusters. For each stored
-partitioning it shows edges cut, halo rows, the balance of ranks in nodes and in-edges, the busiest rank by in-edges,
-and how many ranks have none. (hpcgnn estimate has bytes, memory and seconds.)
+partitioning it shows edges cut, halo rows, the balance of ranks in nodes, in-edges and received rows, the busiest rank
+by in-edges, and how many ranks have none. (hpcgnn estimate has bytes, memory and seconds.)
 Peak memory: 8 n bytes, and 4 E more only for maps whose figures are not stored with them."""
 
 
@@ -172,8 +173,7 @@ def _map(file: GraphFile, name: str, count: int, nodes: np.ndarray, edges: np.nd
 
 def _balance(values: np.ndarray) -> dict[str, float]:
     """The mean, the largest and the largest over the mean (1.0 where all are 0) of one number per rank (P,)."""
-    mean, largest = float(np.mean(values)), float(np.max(values))
-    return {"mean": mean, "largest": largest, "imbalance": largest / mean if mean else 1.0}
+    return {"mean": float(np.mean(values)), "largest": float(np.max(values)), "imbalance": imbalance(values)}
 
 
 def map_table(maps: Mapping[str, Mapping[str, Mapping[str, Any]]], num_edges: int) -> str:
@@ -182,7 +182,8 @@ def map_table(maps: Mapping[str, Mapping[str, Mapping[str, Any]]], num_edges: in
     for name, of_name in maps.items():
         for count, figures in of_name.items():
             balance = figures["balance"]
-            row = [name, int(count), balance["nodes"]["imbalance"], balance["edges"]["imbalance"]]
+            row = [name, int(count)]
+            row += [balance[what]["imbalance"] for what in ("nodes", "edges", "halo_rows_received")]
             row += [f"{balance['edges']['largest']:,.0f} (rank {figures['busiest_rank']})"]
             row += [f"{figures['ranks_without_edges']:,}", f"{100 * figures['edge_cut'] / max(num_edges, 1):.1f} %"]
             rows.append([*row, f"{figures['halo_rows_total']:,} ({figures['halo_rows_max']:,})"])

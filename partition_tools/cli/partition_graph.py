@@ -123,13 +123,8 @@ def run(arguments: argparse.Namespace, reporter: Reporter) -> int:
     if arguments.action == "list":
         tell(_shown_maps(arguments.graph), needed=True)
         return 0
-    options = PartitionOptions(
-        arguments.seed,
-        arguments.balance,
-        arguments.force,
-        values_of(arguments.set, KEYS),
-        Resources(arguments.memory, arguments.scratch, reporter),
-    )
+    settings, resources = values_of(arguments.set, KEYS), Resources(arguments.memory, arguments.scratch, reporter)
+    options = PartitionOptions(arguments.seed, arguments.balance, arguments.force, settings, resources)
     given = {name: getattr(arguments, name) for name in ("method", "num_clusters", "name", "output")}
     partition_graph(arguments.graph, rank_counts(arguments.ranks), **given, options=options)
     tell(_shown_maps(arguments.output or arguments.graph))
@@ -322,10 +317,14 @@ def _warn(data: GraphData, cluster_to_rank: np.ndarray, count: int, balance: str
     found = hubs(indptr, count)
     if len(found):
         degrees = np.diff(indptr)
-        hub = int(found[np.argmax(degrees[found])])
+        hub = int(np.argmax(degrees))
+        home = rank_of(hub, cluster_to_rank, offsets)
+        owners = rank_of(data.edges.indices[indptr[hub] : indptr[hub + 1]], cluster_to_rank, offsets)
+        gathered = np.count_nonzero(owners == home) + len(np.setdiff1d(owners, home))
         reporter.warn(
             f"node {int(data.original_id[hub])} (its original id) has {degrees[hub]:,} in-edges, "
-            f"{degrees[hub] * count / indptr[-1]:.2f} times the fair share of each of {count} ranks"
+            f"{degrees[hub] * count / indptr[-1]:.2f} times the fair share of each of {count} ranks; where ranks send "
+            f"sums, its own gathers {gathered:,} edges and sums for it"
         )
         edges = np.delete(edges, rank_of(found, cluster_to_rank, offsets))
     balanced = {"both": ("nodes", "edges"), AUTO: ("nodes",)}.get(balance, (balance,))

@@ -33,7 +33,7 @@ def cluster_sizes(kind: str, offsets: np.ndarray, indptr: np.ndarray, split: np.
 
 
 def hubs(indptr: np.ndarray, num_ranks: int) -> np.ndarray:
-    """The nodes with more in-edges than a rank's fair share, which no map of nodes can mend: int64."""
+    """The nodes with more in-edges than a rank's fair share: no map of nodes balances in-edges with them. int64."""
     degrees = np.diff(np.asarray(indptr))
     return np.flatnonzero(degrees > degrees.sum(dtype=np.int64) / num_ranks)
 

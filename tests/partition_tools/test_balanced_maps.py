@@ -13,6 +13,7 @@ from hpcgnn.placement.clusters import economical_map, imbalance, map_clusters
 from hpcgnn.placement.refinement import LOOSE_IMBALANCE, MAX_IMBALANCE
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.cli.import_graph import import_graph
+from partition_tools.cli.inspect_graph import maps_of
 from partition_tools.cli.partition_graph import PartitionOptions, partition_graph
 from partition_tools.generators.spec import Spec
 from partition_tools.graph.quality import hubs
@@ -63,6 +64,23 @@ def test_a_skewed_graph(tmp_path):
         assert figures["balance"] == "both"
     assert nodes[8]["imbalance_edges"] > 1.3 and nodes[8]["imbalance_nodes"] <= 1.05
     assert found[8]["halo_rows_per_node"] < 7  # each node on every other rank
+    partition_graph(path, [16, 64], method="metis", name="many", options=PartitionOptions(balance="both"))
+    with GraphFile(path) as file:
+        shown, indptr, offsets = maps_of(file)["many"], file.read("topology/indptr"), file.read("clusters/offsets")
+        maps = {count: file.cluster_map("many", count)[0] for count in (16, 64)}
+    for count, parts in maps.items():
+        edges = np.bincount(parts, np.diff(indptr[offsets]), count)
+        figures = shown[str(count)]
+        assert edges.min() > 0.2 * edges.mean() and figures["ranks_without_edges"] == 0
+        assert figures["balance"]["nodes"]["imbalance"] <= 1.031 and figures["balance"]["edges"]["imbalance"] <= 1.096
+
+
+def test_the_busiest_receiver_is_relieved(tmp_path):
+    """By edges and nodes alone it had 1.33 times the mean of received rows, for no fewer rows in all."""
+    path = tmp_path / "g.h5"
+    generate_graph("planted", path, Spec(nodes=10000, degree=8, features=4, classes=4, seed=2))
+    figures = partition_graph(path, [32], method="metis", num_clusters=1024, options=PartitionOptions(balance="both"))
+    assert imbalance(figures[32]["halo_rows_by_rank"]) < 1.25 and figures[32]["halo_rows_total"] < 35_000
 
 
 def test_in_edges_are_left_unequal_where_that_saves_more():
@@ -115,7 +133,10 @@ def test_a_hub_is_told_of(cli, tmp_path):
         by_id = rank[np.argsort(file.read("nodes/original_id"))]
     edges = np.count_nonzero(dst == 5)
     assert len(told) == 1 and f"node 5 (its original id) has {edges} in-edges" in told[0]
+    owners = by_id[src[dst == 5]]
+    gathered = np.count_nonzero(owners == by_id[5]) + len(set(owners) - {by_id[5]})
     assert f"{8 * edges / 450:.2f} times the fair share of each of 8" in told[0]
+    assert f"its own gathers {gathered:,} edges and sums for it" in told[0]
     assert not len(hubs(np.zeros(5, int), 4))
     loads = np.delete(np.bincount(by_id[dst], minlength=8), by_id[5])
     assert loads.max() > 1.1 * loads.mean() and f"{imbalance(loads):.3f} times the mean number of in-edges" in err

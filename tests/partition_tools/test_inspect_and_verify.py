@@ -187,7 +187,9 @@ def test_inspect(cli, files, name):
     mean, most = len(src) / 4, edges.max()
     assert maps["4"]["balance"]["edges"] == {"mean": mean, "largest": most, "imbalance": most / mean}
     code, out, _ = cli("inspect", files / f"{name}.h5")
-    assert code == 0 and "isolated" in out and re.search(rf"metis .* {most:,.0f} \(rank {edges.argmax()}\) +0 ", out)
+    rows = maps["4"]["balance"]["halo_rows_received"]
+    shown = rf"metis +4 .* {rows['largest'] / rows['mean']:.3f} +{most:,.0f} \(rank {edges.argmax()}\) +0 "
+    assert code == 0 and "isolated" in out and "(rows received)" in out and re.search(shown, out)
     assert "north 50, east 50, south 50, west 50" in out and "edge types" in out
 
 
