@@ -65,7 +65,7 @@ def log_start(ready: BringUp) -> None:
     places, warnings = describe_affinity(ready.session)
     for place in places:
         log.info("%s", place)
-    for warning in warnings if comm.rank == 0 else ():
+    for warning in warnings:
         log.warning("%s", warning)
 
 
@@ -107,14 +107,14 @@ def remarks_on_graph(plan: RunPlan, file: GraphFile) -> list[str]:
 
 
 def describe_affinity(session: Session) -> tuple[list[str], list[str]]:
-    """(lines, warnings) about the cores of all ranks, on rank 0. Collective.
+    """(lines, warnings) about the cores of all ranks, on rank 0; none on the others. Collective.
 
     There is a line per host, such as 'n1: rank 0 on cores 0-23, rank 1 on cores 24-47', and a warning where ranks share
     cores.
     """
     hosts: dict[str, dict[frozenset[int], list[int]]] = {}
-    said = session.comm.allgather_object((socket.gethostname(), cores.usable(), session.crowding))
-    for rank, (host, own, _) in enumerate(said if session.comm.rank == 0 else ()):
+    said = session.comm.gather_object((socket.gethostname(), cores.usable(), session.crowding)) or []
+    for rank, (host, own, _) in enumerate(said):
         hosts.setdefault(host, {}).setdefault(own, []).append(rank)
     lines = [
         f"{host}: " + ", ".join(f"rank {every(ranks)} on cores {every(sorted(own))}" for own, ranks in places.items())

@@ -74,7 +74,8 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
     del local  # the trainer has its own
     trim_heap()
     progress, best_state = resume(trainer, run_dir, ready.graph.file.meta)
-    log_trainer(trainer, quality)
+    if quality:
+        log_trainer(trainer, quality)
     ready.memory.begin(trainer)
     seconds_loading = time.perf_counter() - started
     with stop.of_ctrl_c(speaks=comm.rank == 0), trainer.plugins.around(lambda each: each.run(trainer)):

@@ -36,9 +36,13 @@ PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
 def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[str, Any]:
-    """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks. Collective."""
+    """How good the map is: balance of nodes and edges, halo rows, cut edges, over all ranks; {} but on rank 0.
+    Collective.
+    """
     plan, own_edges, count = local.inward.plan, local.inward.own.num_edges, local.inward.num_edges
-    ranks = comm.allgather_object((local.num_owned, count, count - own_edges, plan.num_halo))
+    ranks = comm.gather_object((local.num_owned, count, count - own_edges, plan.num_halo))
+    if ranks is None:
+        return {}
     nodes, edges, cut, halo = (list(column) for column in zip(*ranks, strict=True))
     return {
         "partition": name,

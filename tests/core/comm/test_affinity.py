@@ -21,7 +21,7 @@ def described(told, threads):
     bindings = [(host, Binding(frozenset(own), frozenset(*main) or frozenset(own))) for host, own, *main in told]
     near = [[other for there, other in bindings if there == host] for host, _ in bindings]
     said = [(host, each.cores, each.crowding(threads, others)) for (host, each), others in zip(bindings, near)]
-    comm = SimpleNamespace(rank=0, allgather_object=lambda value: said)
+    comm = SimpleNamespace(rank=0, gather_object=lambda value: said)
     return describe_affinity(SimpleNamespace(comm=comm, crowding=1.0))
 
 
