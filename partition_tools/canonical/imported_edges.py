@@ -19,7 +19,7 @@ from partition_tools.canonical.typed import REVERSED, canonical_types
 from partition_tools.graph.edges import BLOCK, check_endpoints, firsts, merged_parallel
 from partition_tools.graph.raw import DataError, RawGraph
 from partition_tools.out_of_core.csr import CARRIED, CsrPiece, csr_piece, edge_slice, form_runs, merged_csr, resorted
-from partition_tools.out_of_core.records import Records, joined
+from partition_tools.out_of_core.records import Records, joined, keys_of
 from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -52,7 +52,7 @@ def imported_edges(
             records = records.take(firsts(records.key, records.kind))
         return csr_piece(records, n, with_prints=True)
 
-    runs = Runs(scratch, "edges", by_weight=True)
+    runs = Runs(scratch, "edges", source.count, by_weight=True)
     _form(runs, source)
     edges, loops, symmetric = merged_csr("canonical", runs, n, checked)
     edges_out = None
@@ -61,8 +61,7 @@ def imported_edges(
     elif not symmetric:
         edges_out = resorted(replace(edges, row=None), lambda a, b: b * n + a, "transposed", scratch, " by source")
     raw.drop_edges()
-    reverses = map(REVERSED.format, names) if options.add_reverse else ()
-    known = [*names, *reverses]
+    known = [*names, *(map(REVERSED.format, names) if options.add_reverse else ())]
     if known and count_types(edges.type) > len(known):
         known.append("self loop")
     return edges, edges_out, loops, known
@@ -100,9 +99,8 @@ class _Source:
                 with np.errstate(over="ignore"):
                     loss.add(before, before.astype(np.float32))
             loss.tell(reporter)
-        self.num_types = 0
-        if self.kind is not None:
-            self.num_types = max((count_types(self.kinds(*part), names) for part in parts), default=0)
+        counts = () if self.kind is None else (count_types(self.kinds(*part), names) for part in parts)
+        self.num_types = max(counts, default=0)
 
     def kinds(self, start: int, stop: int) -> np.ndarray | None:
         """The types of the edges start … stop, checked: int32, or None."""
@@ -115,20 +113,19 @@ class _Source:
 
     def records(self, start: int, stop: int) -> Records:
         """The edges start … stop, checked, and their reverses if asked for."""
-        n, kinds = np.int64(self.num_nodes), self.kinds(start, stop)
+        n, kinds = self.num_nodes, self.kinds(start, stop)
         weight = None if self.weight is None else np.asarray(self.weight[start:stop], np.float32)
         if weight is not None and not np.isfinite(weight).all():
             raise DataError(start + int(np.argmin(np.isfinite(weight))), "has a weight that is not finite", item="edge")
         src, dst = self.ends(start, stop)
         check_endpoints(src, dst, self.num_nodes, start)
-        src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
-        row = None if self.raw.edge_features is None else np.arange(start, stop)
-        records = Records(dst * n + src, kinds, weight, row)
+        keys = keys_of(0, len(src), lambda a, b: dst[a:b].astype(np.int64) * n + src[a:b].astype(np.int64))
+        records = Records(keys, kinds, weight, None if self.raw.edge_features is None else np.arange(start, stop))
         if self.options.self_loops == "remove":
-            kept = src != dst
-            src, dst, records = src[kept], dst[kept], records.take(kept)
+            records = records.take(src != dst)
         if self.options.add_reverse and records.kind is not None:
-            back = replace(records, key=src * n + dst, kind=records.kind + np.int32(self.num_types))
+            to, of = np.divmod(records.key, n)
+            back = replace(records, key=of * n + to, kind=records.kind + np.int32(self.num_types))
             records = joined([records, back])
         return records
 
@@ -175,9 +172,13 @@ def _symmetrized(edges: Edges, scratch: Scratch) -> tuple[Edges, int]:
     result is its own transpose, bit for bit. It has the features of the first of its edges in the input. Self loops
     stay single.
     """
-    n, runs, ends = len(edges.indptr) - 1, Runs(scratch, "both"), Runs(scratch, "ends")
+    n, (runs, ends) = len(edges.indptr) - 1, (Runs(scratch, name, len(edges.indices)) for name in ("both", "ends"))
     form_runs(ends, edges, lambda a, b: np.minimum(a, b) * n + np.maximum(a, b), "pairing")
-    pairs = merged_csr("pairs", ends, n, lambda records: csr_piece(_one_of_each(records), n))[0]
+
+    def one_of_each(found: Records) -> CsrPiece:
+        return csr_piece(Records(*merged_parallel(found.key, found.kind, found.weight, found.row)), n)
+
+    pairs = merged_csr("pairs", ends, n, one_of_each)[0]
     total, size = len(pairs.indices), max(1, runs.size // 2)
 
     def both(index: int) -> Records:
@@ -193,7 +194,3 @@ def _symmetrized(edges: Edges, scratch: Scratch) -> tuple[Edges, int]:
         scratch.forget(f"pairs.{part}")
     merged, loops, _ = merged_csr("symmetrized", runs, n)
     return merged, loops
-
-
-def _one_of_each(records: Records) -> Records:
-    return Records(*merged_parallel(records.key, records.kind, records.weight, records.row))

@@ -61,7 +61,7 @@ def _merged(
     spec: Spec, draw: Draw, scratch: Scratch, name: str, keys: np.ndarray, first: int, counts: list[int]
 ) -> np.ndarray:
     """Distinct keys: earlier ones, and those of blocks of draws from the block `first` on, of so many draws each."""
-    runs = Runs(scratch, f"{name}.runs")
+    runs = Runs(scratch, f"{name}.runs", sum(counts) + len(keys))
     blocks = max(1, runs.size // BLOCK)
     groups = [range(start, min(start + blocks, len(counts))) for start in range(0, len(counts), blocks)]
 

@@ -9,14 +9,13 @@ import numpy as np
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import Edges
 from partition_tools.graph.edges import index_dtype
-from partition_tools.out_of_core.records import Records
-from partition_tools.out_of_core.sorting import Runs
+from partition_tools.out_of_core.records import CACHED, Records, keys_of
+from partition_tools.out_of_core.sorting import COLUMNS, Runs
 from partition_tools.workspace.scratch import Scratch
 
 _MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
-_CACHED = 1 << 14
 # What an edge carries, in the order of the fields of `Edges`.
-CARRIED = {"weight": np.float32, "kind": np.int32, "row": np.int64}
+CARRIED = {part: COLUMNS[part] for part in ("weight", "kind", "row")}
 
 
 @dataclass
@@ -51,8 +50,8 @@ def fingerprint(records: Records, key: np.ndarray) -> np.ndarray:
     Two graphs with equal sums are equal but for a chance of about 2^-128. key: int64 (m,), in place of the records'.
     """
     total = np.zeros(2, np.uint64)
-    for start in range(0, len(key), _CACHED):  # what is worked on stays in the cache
-        there = slice(start, start + _CACHED)
+    for start in range(0, len(key), CACHED):
+        there = slice(start, start + CACHED)
         mixed = _mixed(key[there].view(np.uint64))
         if records.kind is not None:
             mixed = _mixed(mixed + records.kind[there].astype(np.uint64))
@@ -118,7 +117,7 @@ def resorted(edges: Edges, key: Key, name: str, scratch: Scratch, how: str = "")
     edges: indices, weights and types may be anything that slices. name: of the files in the scratch directory. how:
     words for the user.
     """
-    runs = Runs(scratch, f"{name}.runs", by_weight=True)
+    runs = Runs(scratch, f"{name}.runs", len(edges.indices), by_weight=True)
     form_runs(runs, edges, key, "sorting", how)
     return merged_csr(name, runs, len(edges.indptr) - 1)[0]
 
@@ -136,6 +135,6 @@ def form_runs(runs: Runs, edges: Edges, key: Key, what: str, how: str = "") -> N
 
 def edge_slice(edges: Edges, start: int, stop: int, key: Key) -> Records:
     """The edges start … stop under keys of their own: key(rows, columns), all int64."""
-    there = slice(start, stop)
-    carried = (None if a is None else np.asarray(a[there]) for a in (edges.type, edges.weight, edges.row))
-    return Records(key(edge_rows(edges.indptr, start, stop), edges.indices[there].astype(np.int64)), *carried)
+    carried = (None if a is None else np.asarray(a[start:stop]) for a in (edges.type, edges.weight, edges.row))
+    keys = keys_of(start, stop, lambda a, b: key(edge_rows(edges.indptr, a, b), edges.indices[a:b].astype(np.int64)))
+    return Records(keys, *carried)

@@ -4,12 +4,15 @@ A key is (row * n + column), one int64. Sorted records have ascending keys. Equa
 weight on request, and then by the rows of features: the canonical order of edges.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from partition_tools.graph.edges import sorted_order
+
+#: Of a long vector so many elements are worked on at a time, which stay in the cache.
+CACHED = 1 << 15
 
 
 @dataclass
@@ -34,6 +37,14 @@ class Records:
             self.key.sort()
             return self
         return self.take(sorted_order(self.key, self.kind, self.weight if by_weight else None, self.row))
+
+
+def keys_of(start: int, stop: int, function: Callable[[int, int], np.ndarray]) -> np.ndarray:
+    """int64 (stop - start,): function(start, stop), of `CACHED` at a time."""
+    keys = np.empty(stop - start, np.int64)
+    for first in range(start, stop, CACHED):
+        keys[first - start : first - start + CACHED] = function(first, min(first + CACHED, stop))
+    return keys
 
 
 def joined(parts: Sequence[Records]) -> Records:

@@ -18,11 +18,13 @@ from hpcgnn import cores
 from partition_tools.out_of_core.records import Records, joined
 from partition_tools.workspace.scratch import Scratch
 
-#: Records of a run and of a range: more would not make reading or sorting any faster.
-MOST_RUN, MOST_RANGE = 1 << 25, 1 << 23
+#: Records of a run and of a range. Many runs cost reads of few records each; what a range takes stays near the core.
+MOST_RUN, MOST_RANGE = 1 << 25, 1 << 20
+#: Fewer records are not worth a thread.
+LEAST = 1 << 16
 #: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
 WORKING_BYTES = 56
-COLUMNS = ("key", "kind", "weight", "row")
+COLUMNS = {"key": np.int64, "kind": np.int32, "weight": np.float32, "row": np.int64}
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 Advance = Callable[[int], object]
@@ -47,21 +49,25 @@ def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
                 each.cancel()
 
 
-def chunk_records(memory: int, most: int) -> int:
-    """Records that may be worked on at a time by each thread, so that all of them keep within `memory` bytes."""
-    return max(1, min(most, memory // ((len(cores.usable()) + 2) * WORKING_BYTES)))
+def chunk_records(memory: int, most: int, total: int) -> int:
+    """Records that each thread works on at a time: all of them keep within `memory` bytes, and each has some of the
+    `total` twice.
+    """
+    threads = len(cores.usable())
+    return max(1, min(most, memory // ((threads + 2) * WORKING_BYTES), max(LEAST, -(-total // (2 * threads)))))
 
 
 class Runs:
-    """Sorted runs in a scratch directory. name: of their folder. by_weight: whether weights take part in the order.
+    """Sorted runs in a scratch directory. name: of their folder. total: about how many records there will be.
+    by_weight: whether weights take part in the order.
 
-    size: the records that a run may have.
+    size: the records that a run may have. lengths: those that each has.
     """
 
-    def __init__(self, scratch: Scratch, name: str, by_weight: bool = False) -> None:
+    def __init__(self, scratch: Scratch, name: str, total: int, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
-        self.size = chunk_records(scratch.memory, MOST_RUN)
-        self.count = 0
+        self.size = chunk_records(scratch.memory, MOST_RUN, total)
+        self.lengths: list[int] = []
 
     def _column(self, run: int, column: str) -> str:
         return f"{self.name}/{run:05d}.{column}"
@@ -71,7 +77,7 @@ class Runs:
 
         make: called by several threads. advance: called with the number of the records of each run.
         """
-        first = self.count
+        first = len(self.lengths)
 
         def form_one(index: int) -> int:
             records = make(index).sort(self.by_weight)
@@ -82,31 +88,29 @@ class Runs:
 
         for length in in_order(form_one, range(count)):
             advance(length)
-        self.count += count
-
-    def _length(self, run: int) -> int:
-        return len(self.scratch.load(self._column(run, "key")))
+            self.lengths.append(length)
 
     def __len__(self) -> int:
-        return sum(map(self._length, range(self.count)))
+        return sum(self.lengths)
 
     def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
         """Some records of a run; no file stays open."""
-        return Records(**{name: self.scratch.read(self._column(run, name), start, stop) for name in columns})
+        place = start, stop, self.lengths[run]
+        return Records(**{name: self.scratch.read(self._column(run, name), COLUMNS[name], *place) for name in columns})
 
     def merged(self, work: Callable[[Records], _Result], advance: Advance = lambda records: None) -> Iterator[_Result]:
         """Yield work(records) of the sorted records of each range of keys, the ranges in ascending order.
 
         work: called by several threads, with records whose keys no other range has.
         """
-        if not self.count:
+        if not self.lengths:
             return
-        wanted = chunk_records(self.scratch.memory, MOST_RANGE)
-        step = max(1, wanted // (8 * self.count))
+        wanted = chunk_records(self.scratch.memory, MOST_RANGE, len(self))
+        step = max(1, wanted // (8 * len(self.lengths)))
 
         # A mapped file stays open as long as it is looked at: one at a time.
         def keys() -> Iterator[np.ndarray]:
-            yield from (self.scratch.load(self._column(run, "key")) for run in range(self.count))
+            yield from (self.scratch.load(self._column(run, "key")) for run in range(len(self.lengths)))
 
         samples, least = [], []
         for key in keys():

@@ -114,7 +114,7 @@ def whole_pattern(edges: Edges, edges_out: Edges | None, scratch: Scratch) -> Pa
         scratch.reporter.bar(total, f"reading {total:,} edges", "edges") as advance,
         scratch.appending("whole.indices", index_dtype(n)) as append,
     ):
-        blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK)))
+        blocks = list(row_blocks(both, chunk_records(scratch.memory, BLOCK, total)))
         for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
             append(columns)
             counts[first + 1 : end + 1] = found
@@ -152,7 +152,7 @@ def parts_of(whole: Pattern, side: np.ndarray, num_parts: int) -> list[Pattern]:
         scratch.reporter.bar(total, f"dividing {total:,} edges", "edges") as advance,
     ):
         adding = [files.enter_context(scratch.appending(f"{name}.indices", number.dtype)) for name in names]
-        blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK)))
+        blocks = list(row_blocks(whole.indptr, chunk_records(scratch.memory, BLOCK, total)))
         for (first, end), (columns, found) in zip(blocks, in_order(block, blocks), strict=True):
             for append, part in zip(adding, columns, strict=True):
                 append(part)

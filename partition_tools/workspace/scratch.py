@@ -109,13 +109,12 @@ class Scratch:
         """An array, mapped and read-only: parts that nobody reads take no memory."""
         return np.load(self.path(name), mmap_mode="r")
 
-    def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Some elements of a vector. No file stays open, however many vectors there are."""
-        with open(self.path(name), "rb") as file:
-            np.lib.format.read_magic(file)
-            _, _, dtype = np.lib.format.read_array_header_1_0(file)
-            file.seek(start * dtype.itemsize, os.SEEK_CUR)
-            return np.fromfile(file, dtype, stop - start)
+    def read(self, name: str, dtype: np.typing.DTypeLike, start: int, stop: int, length: int) -> np.ndarray:
+        """Some elements of a vector of `length`. No file stays open, however many vectors there are; to parse the
+        header would take longer than to read.
+        """
+        behind = (length - start) * np.dtype(dtype).itemsize
+        return np.fromfile(self.path(name), dtype, stop - start, offset=os.path.getsize(self.path(name)) - behind)
 
     def forget(self, name: str) -> None:
         """Remove an array, or a folder of them, to give its space back."""

@@ -122,14 +122,19 @@ def test_parallel_edges_are_merged_with_one_rounding(tmp_path, featured):
     assert one == other and abs(one - math.fsum(weight.tolist()) / 71) < 1e-6 * np.abs(weight).max()
 
 
-def test_a_merge_opens_few_files_however_many_runs_there_are(tmp_path):
+def test_a_merge_opens_few_files_and_each_core_has_ranges(tmp_path, monkeypatch):
+    """However many runs there are, and though one core could sort all records at once."""
+    monkeypatch.setattr(sorting.cores, "usable", lambda: frozenset(range(4)))
+    for name, records in {"MOST_RUN": 1 << 25, "MOST_RANGE": 1 << 20, "LEAST": 50}.items():
+        monkeypatch.setattr(sorting, name, records)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keys = np.random.default_rng(0).permutation(3000)
-    runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs")
+    runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs", 3000)
     runs.form(lambda index: Records(keys[index * 10 : index * 10 + 10].copy()), 300)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
-        found = np.concatenate(list(runs.merged(lambda records: records.key)))
+        found = list(runs.merged(lambda records: records.key))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert np.array_equal(found, np.arange(3000))
+    assert np.array_equal(np.concatenate(found), np.arange(3000))
+    assert runs.size == 375 and len(found) >= 8 and max(map(len, found)) < 1.25 * 375

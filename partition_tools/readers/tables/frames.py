@@ -86,7 +86,7 @@ class TableFile:
         for block in blocks(self.path, size, progress):
             if self.separator == " ":
                 block = b"\n".join(line.strip() for line in _BLANKS.sub(b" ", block).split(b"\n"))
-            if len(self.fields) > 1:
+            if len(self.fields) > 1 and (b"\n\n" in block or b"\n " in block or block[:1] in b"\n "):
                 block = _EMPTY_LINES.sub(b"", block)
             if skip and block:
                 block, skip = block.lstrip(b"\n").partition(b"\n")[2], False
