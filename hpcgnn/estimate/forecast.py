@@ -132,13 +132,12 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
             rank.parts["structure"] += int(REQUEST * number)
     inward = shares.inward.ranks  # gradients go back to those whose rows were received
     there, back = (inward.sent, inward.takers), (inward.received, inward.peers)
-    for kind, (rows, peers), of_copy in zip(
-        ("halo_forward", "halo_backward"), (there, back), trial.boundary, strict=True
-    ):
+    ways = zip(("halo_forward", "halo_backward"), (there, back), (back, there), trial.boundary, strict=True)
+    for kind, (rows, peers), (come, _), of_copy in ways:
         messages, sent = trial.sent.get(kind, (0, 0))
         if kind not in halo and sent:  # not all of the halo is sent: as the copy had it
-            size = np.rint(sent * (rows / max(1, of_copy))).astype(np.int64)
-            halo[kind] = Traffic(size, messages * peers)
+            size, received = (np.rint(sent * (each / max(1, of_copy))).astype(np.int64) for each in (rows, come))
+            halo[kind] = Traffic(size, messages * peers, received)
             counted = False
     return Forecast(
         experiment=experiment,

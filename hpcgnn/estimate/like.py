@@ -5,7 +5,7 @@ and the optimizer's step S. The rank with most work waits least, so M and R are 
 the epoch. Each part is scaled by ratios of counts of the busiest rank, the estimated job's over the run's:
 
     work       W w                           w: numbers gathered along edges, or weights times their rows
-    messages   M b, or max(0, (M + W) b - W w)         b: bytes sent
+    messages   M b, or max(0, (M + W) b - W w)         b: bytes sent, or received, of the rank with most
     reduction  R p, or R p l                 p: bytes of parameters, l: log2 of the number of ranks
     step       S s                           s: parameters
 
@@ -37,7 +37,9 @@ Parts = dict[str, float]
 
 @dataclass(frozen=True)
 class Counts:
-    """The exact counts of an epoch on the busiest rank. reduced: bytes of gradients and parameters that are summed."""
+    """The exact counts of an epoch on the busiest rank. sent: bytes of rows that it sends
+    or receives. reduced: bytes of gradients and parameters that are summed.
+    """
 
     gathered: float
     multiplied: float
@@ -53,7 +55,10 @@ class Counts:
         return cls(
             max(rank.gathered for rank in ranks),
             max(rank.multiplied for rank in ranks),
-            int(sum((each.bytes for each in forecast.halo.values()), np.zeros(1, np.int64)).max()),
+            max(
+                int(sum((getattr(each, way) for each in forecast.halo.values()), np.zeros(1, np.int64)).max())
+                for way in ("bytes", "received")
+            ),
             sum(forecast.others.get(kind, (0, 0))[1] for kind in ("allreduce", "average")),
             forecast.parameters,
             forecast.shares.ranks,

@@ -253,10 +253,12 @@ class Traffic:
 
     Attributes:
         bytes, messages: int64 (P,), sent by each rank.
+        received: int64 (P,), bytes.
     """
 
     bytes: np.ndarray
     messages: np.ndarray
+    received: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -277,13 +279,14 @@ class CountedLanes:
         """{kind: Traffic} of these uses."""
         found = dict[str, Traffic]()
         for use, times, (rows, messages, back, messages_back) in self._of(uses):
-            kind = found.setdefault(use.kind, Traffic(np.zeros_like(rows), np.zeros_like(rows)))
-            if use.rows.row_bytes:
-                kind.bytes += times * use.rows.row_bytes * rows
-                kind.messages += times * messages
-            if use.back is not None:
-                kind.bytes += times * use.back.row_bytes * back
-                kind.messages += times * messages_back
+            kind = found.setdefault(use.kind, Traffic(*np.zeros((3, len(rows)), np.int64)))
+            # What returns goes from those who received.
+            ways = [(use.rows, rows, back, messages)] if use.rows.row_bytes else []
+            ways += [(use.back, back, rows, messages_back)] if use.back is not None else []
+            for form, sent, received, count in ways:
+                kind.bytes += times * form.row_bytes * sent
+                kind.messages += times * count
+                kind.received += times * form.row_bytes * received
         return found
 
     def prepared(self, uses: Mapping[Place, Counter[Use]]) -> np.ndarray:

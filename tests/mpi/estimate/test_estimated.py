@@ -35,10 +35,11 @@ def foretold(comm, config, map_name, per_node=1):
 
 
 def of_ranks(comm, traffic):
-    """{kind: (bytes (P,), messages (P,))} of the ledgers of all ranks. Collective."""
-    ranks = comm.allgather_object({kind: (each.bytes_sent, each.messages) for kind, each in traffic.items()})
+    """{kind: (bytes (P,), messages (P,), received bytes (P,))} of the ledgers of all ranks. Collective."""
+    ledger = {kind: (each.bytes_sent, each.messages, each.bytes_received) for kind, each in traffic.items()}
+    ranks = comm.allgather_object(ledger)
     kinds = sorted(set().union(*ranks))
-    return {kind: tuple(np.array([each.get(kind, (0, 0)) for each in ranks]).T) for kind in kinds}
+    return {kind: tuple(np.array([each.get(kind, (0, 0, 0)) for each in ranks]).T) for kind in kinds}
 
 
 def check(comm, config, map_name, per_node=1):
@@ -49,11 +50,11 @@ def check(comm, config, map_name, per_node=1):
     buffers, peers = trainer.buffers, trainer.views.local.inward.plan.peers
     buffers.pieces([buffers.limit * len(peers.ranks)], 0, peers)  # where memory grows, messages are prepared again
     step, closing = ledgers_of_epoch(comm, trainer)
-    nothing = np.zeros((2, comm.size), np.int64)
+    nothing = np.zeros((3, comm.size), np.int64)
     for kind in {*step, *forecast.halo} - {*forecast.others}:
         expected = forecast.halo.get(kind, Traffic(*nothing))
         found = np.array(step.get(kind, nothing))
-        assert found.tolist() == [expected.bytes.tolist(), expected.messages.tolist()], kind
+        assert found.tolist() == [each.tolist() for each in vars(expected).values()], kind
     check_others(comm, forecast, step, closing)
     check_evaluation(comm, forecast, trainer)
     assert requests_of(trainer) == forecast.requests[comm.rank]
@@ -86,9 +87,9 @@ def ledgers_of_epoch(comm, trainer):
 
 def check_others(comm, forecast, step, closing):
     """Every rank's traffic but for the halo."""
-    nothing = np.zeros((2, comm.size), np.int64)
+    nothing = np.zeros((3, comm.size), np.int64)
     for kind, (messages, sent) in forecast.others.items():
-        found = np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing))
+        found = (np.array(step.get(kind, nothing)) + np.array(closing.get(kind, nothing)))[:2]
         assert found.tolist() == [[sent] * comm.size, [messages] * comm.size], kind
 
 
@@ -99,7 +100,7 @@ def check_evaluation(comm, forecast, trainer):
     trainer.evaluate()
     sent, told = of_ranks(comm, comm.ledger.take()), forecast.metrics
     comm.ledger.take()
-    found = np.array(sent.get("evaluation", np.zeros((2, comm.size))), np.int64)
+    found = np.array(sent.get("evaluation", np.zeros((3, comm.size))), np.int64)
     for index, name in enumerate(("messages", "bytes")):
         expected = sum((getattr(each, name) for each in forecast.evaluation.values()), np.zeros(comm.size, np.int64))
         assert found[1 - index].tolist() == (expected + told[index]).tolist(), name
