@@ -43,6 +43,7 @@ from .randomness import kept_scale as kept_scale
 from .randomness import random_words as random_words
 from .randomness import stream_key as stream_key
 from .row_rules import RowScores as RowScores
+from .row_rules import relate as relate
 from .row_rules import rules_rows as rules_rows
 from .row_rules import score_backward as score_backward
 from .row_rules import score_forward as score_forward

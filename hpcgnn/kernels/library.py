@@ -61,9 +61,10 @@ class Native:
         self.own_products_from: int | None = None
         # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
         # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
-        if vector_path != "baseline" and library.hg_multiplies() and torch.backends.mkl.is_available():
+        multiplies = library.hg_multiplies()
+        if vector_path != "baseline" and multiplies and torch.backends.mkl.is_available():
             many = MANY_THREADS if vector_path == "avx512" else None
-            self.own_products_from = 1 if library.hg_should_multiply() else many
+            self.own_products_from = 1 if multiplies == 2 else many
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from . import library
-from .aggregation import ALL_ROWS, BLOCK, ROWS
+from .aggregation import ALL_ROWS, BLOCK, ROWS, edge_pieces
 from .attention import DROPPED, NO_MEMORY, OWN_COLUMNS, Dropout, of_dropout
 from .interface import codes
-from .kernel import kernel
+from .kernel import Arguments, kernel
 
 _SCORE = codes("score_sum", "score_product", "score_mixed")
 #: Of both directions; a table's first argument has the dtype of all. `own_width` and so on are sizes of
@@ -76,6 +76,51 @@ score_backward = kernel(
     without=(*ALL_ROWS, OWN_COLUMNS),
     memory=NO_MEMORY,
 )(None)
+
+
+@kernel(
+    "hg_score_backward",
+    {
+        "source": "float as streamed (columns, head_width)",
+        "weight": "contiguous type of source (weight_rows, weight_columns)",
+        "sums": "written type of source (n, weight_columns * head_width)",
+        **BLOCK,
+        "rows": ROWS,
+        "places": "index [edges]",
+        "types": "int32 as edge [all_edges]",
+        "factors": "type of source [all_edges]",
+        "x": "optional type of source as own (n, weight_columns * head_width)",
+        "g_weight": "optional written contiguous type of source (weight_rows, weight_columns)",
+        "heads": 1,
+        "score": codes("score_related")["score_related"],
+    },
+    without=ALL_ROWS,
+    memory=NO_MEMORY,
+)
+def _relate(a: Arguments) -> None:
+    bases = a.weight.shape[1]
+    for edges, row, columns, _ in edge_pieces(a, a.sums.shape[1]):
+        to, place = row if a.rows is None else a.rows[row].long(), a.places[edges]
+        kind, factor, rows = a.types[place].long(), a.factors[place].unsqueeze(1), a.source[columns].unsqueeze(1)
+        a.sums.index_add_(0, to, ((a.weight[kind] * factor).unsqueeze(2) * rows).flatten(1))
+        if a.g_weight is not None:
+            a.g_weight.index_add_(0, kind, (a.x[to].unflatten(1, (bases, -1)) * rows).sum(2) * factor)
+
+
+def relate(sums: torch.Tensor, source: torch.Tensor, weight: torch.Tensor, places: torch.Tensor, **more: Any) -> None:
+    """sums (n, B F) += w_e weight[type of e, b] source[column of e] over the edges e of each row, for each basis b.
+
+    Args:
+        source: (columns, F), float32 or float64.
+        weight: (types, B), contiguous.
+        places: int32 or int64 (E,), of each edge of the block among all that have a type.
+        more: the block (indptr, indices, rows); types int32 and factors w of all edges. x: (n, B F), with
+            g_weight (types, B), to which w_e <x of e's row, source of e's column> is added for each basis.
+
+    Raises:
+        ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
+    """
+    _relate(source, weight, sums, places=places, place_bytes=places.element_size(), **more)
 
 
 @dataclass(frozen=True)

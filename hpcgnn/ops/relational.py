@@ -20,13 +20,8 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.exchange.stream import Stream, StreamInput
-from hpcgnn.graph.edge_tiles import edge_tiles
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.row_tiles import edge_tile_bytes
-
-# Edges whose coefficients exist at a time in the forward pass.
-TILE_EDGES = 1 << 18
 
 #: Along in-edges or along out-edges: the stream, what the edges carry, and their weights (E_p,).
 Direction = tuple[Stream, EdgeList, torch.Tensor]
@@ -52,10 +47,7 @@ class RelationalAggregation:
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
-        y = torch.mm(sums[0], bases[0], out=self._empty(sums[0], bases.shape[2]))
-        for each, basis in zip(sums[1:], bases[1:], strict=False):
-            y.addmm_(each, basis)
-        return y, (x, coefficients, bases)
+        return self._product(sums, bases.flatten(0, 1)), (x, coefficients, bases)
 
     def backward(
         self,
@@ -67,57 +59,30 @@ class RelationalAggregation:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """See `differentiable`."""
         side_by_side = bases.permute(1, 0, 2).flatten(1)
-        transformed = torch.mm(x, side_by_side, out=self._empty(x, side_by_side.shape[1]))  # x V_b of all bases
-        g_coefficients = torch.zeros_like(coefficients)
-        sums = _sums(self.outward, gy, coefficients, "halo_backward", (transformed, g_coefficients))
-        gx = torch.mm(sums[0], bases[0].T, out=self._empty(sums[0], bases.shape[1]))
-        for each, basis in zip(sums[1:], bases[1:], strict=False):
-            gx.addmm_(each, basis.T)
-        return gx, g_coefficients, torch.stack([x.T @ each for each in sums])
+        g_bases, g_coefficients = torch.zeros_like(side_by_side), torch.zeros_like(coefficients)
+        transformed = self._product(x, side_by_side)  # x V_b of all bases
+        sums = _sums(self.outward, gy, coefficients, "halo_backward", x=transformed, g_weight=g_coefficients)
+        gx = self.inward[0].buffers.arena.empty(*x.shape, dtype=x.dtype)
+        kernels.project_backward(gx, g_bases, x, sums, side_by_side)
+        return gx, g_coefficients, g_bases.unflatten(1, (len(bases), -1)).permute(1, 0, 2)
 
-    def _empty(self, like: torch.Tensor, width: int) -> torch.Tensor:
-        return self.inward[0].buffers.arena.empty(len(like), width, dtype=like.dtype)
+    def _product(self, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        out = self.inward[0].buffers.arena.empty(len(rows), weight.shape[1], dtype=rows.dtype)
+        kernels.multiply(out, rows, weight)
+        return out
 
 
 def _sums(
-    direction: Direction,
-    x: torch.Tensor,
-    coefficients: torch.Tensor,
-    kind: str,
-    products: tuple[torch.Tensor, torch.Tensor] | None = None,
-) -> list[torch.Tensor]:
-    """Σ_e a_{r(e) b} w_e x over each row's edges, for each basis: B tensors (n_p, F).
-
-    products: (u (n_p, B × F), total (R, B)): Σ_{e of r} w_e <x of e's other end, u_b of e's row> is added to total.
+    direction: Direction, own: torch.Tensor, coefficients: torch.Tensor, kind: str, **products: torch.Tensor
+) -> torch.Tensor:
+    """(n_p, B F) of own rows (n_p, F): Σ_e a_{r(e) b} w_e x over each row's edges, for each basis. products: of
+    `kernels.relate`.
     """
     stream, edges, weights = direction
-    arena = stream.buffers.arena
-    sums = [arena.empty(*x.shape, dtype=x.dtype).zero_() for _ in range(coefficients.shape[1])]
-    size = TILE_EDGES if products is None else max(1, edge_tile_bytes() // (products[0].shape[1] * x.element_size()))
-    types = edges.type
-    assert types is not None, "models with relations have the types of edges"
-    for block, rows, *_ in stream(StreamInput(x.contiguous()), kind):
-        for tile in edge_tiles(block, size, None, None):
-            # Memory of the arena: tiles are large enough to be had from the system, page by page.
-            edge, count = block.edge[tile.first : tile.last], tile.last - tile.first
-            relation = torch.index_select(types, 0, edge, out=arena.empty(count, dtype=types.dtype))
-            weight = torch.index_select(weights, 0, edge, out=arena.empty(count, dtype=x.dtype))
-            coefficient = arena.empty(count, dtype=x.dtype)
-            for basis, total in zip(coefficients.T, sums, strict=True):
-                kernels.gather(
-                    total,
-                    rows,
-                    tile.indptr,
-                    tile.sources,
-                    rows=tile.rows,
-                    weight=torch.index_select(basis, 0, relation, out=coefficient).mul_(weight),
-                    accumulate=True,
-                )
-            if products is not None:
-                u, into = products
-                other = arena.empty(count, rows.shape[1], dtype=x.dtype)
-                torch.index_select(rows, 0, tile.sources, out=other)
-                own = arena.empty(count, u.shape[1], dtype=x.dtype)
-                own = torch.index_select(u, 0, tile.owner, out=own).unflatten(1, (len(sums), -1))
-                into.index_add_(0, relation, (own @ other.unsqueeze(2)).squeeze(2).mul_(weight.unsqueeze(1)))
+    sums = stream.buffers.arena.empty(len(own), coefficients.shape[1] * own.shape[1], dtype=own.dtype).zero_()
+    given = {"types": edges.type, "factors": weights, **products}
+    for block, rows, *_ in stream(StreamInput(own.contiguous()), kind):
+        assert block.edge is not None, "models with relations have the places of edges"
+        of_block = {"indptr": block.indptr, "indices": block.indices, "rows": block.rows}
+        kernels.relate(sums, rows, coefficients, block.edge, **of_block, **given)
     return sums

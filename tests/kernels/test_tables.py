@@ -64,6 +64,7 @@ class Given:
             **dict.fromkeys(("own_width", "source_width"), 2 * width),
             "depth": 7,
             "streamed": width,
+            "weight_columns": 3,
         }
         if "words" in kernel.table:
             self.sizes["columns"] = width

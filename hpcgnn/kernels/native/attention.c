@@ -94,7 +94,7 @@ static void scatter(const hg_attention_args *a, const void *gradient, int64_t st
         scatter_float(a, gradient, stride, first, order, num, a->heads);
 }
 
-/* gz and ga_src of the stored rows, ga_dst of the columns, g_edge_term of the edges. Returns 0, or -1: no memory. */
+/* gz and ga_src of the stored rows, ga_dst of the columns. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_args *a)
 {
     hg_walk walk, *w = &walk;
@@ -111,15 +111,15 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
     const int64_t held = hg_least(limit + 2 * HG_HUB_EDGES, num_edges), most_pieces = held / HG_SORTED + 1;
     const int64_t start_bytes = rounded(most_pieces * (buckets + 1) * 4), order_bytes = rounded(held * 4);
     static _Thread_local hg_memory kept;    /* as large as the largest wave */
-    char *memory = hg_kept(&kept, start_bytes + order_bytes + (a->g_edge_term ? 0 : held * a->heads * w->size));
+    char *memory = hg_kept(&kept, start_bytes + order_bytes + held * a->heads * w->size);
     int32_t *start = (int32_t *)memory, *order = (int32_t *)(memory + start_bytes);
     char *buffer = memory + start_bytes + order_bytes;
     failed = failed || !memory ? -1 : 0;
     while (!failed && next_wave(w, limit)) {
-        const int64_t base = w->first_edge, stride = a->g_edge_term ? a->g_edge_term_stride : a->heads;
+        const int64_t base = w->first_edge, stride = a->heads;
         const int64_t pieces = buckets ? (w->edge - base + HG_SORTED - 1) / HG_SORTED : 0;
         /* Element e of the gradients, counted as the block's edges are. */
-        void *gradient = a->g_edge_term ? a->g_edge_term : (void *)(buffer - base * stride * w->size);
+        void *gradient = buffer - base * stride * w->size;
         #pragma omp parallel num_threads(w->num_threads)
         {
             hg_attention_scratch *s = &w->scratch[omp_get_thread_num()];

@@ -51,7 +51,8 @@ static inline int64_t hg_made_width(const hg_attention_args *a)
 /* Columns of an own row, of its gradient, and of a row that returns to a source. */
 static inline int64_t hg_own_width(const hg_attention_args *a)
 {
-    return a->heads * (a->score == HG_SCORE_MIXED ? a->weight_columns : a->head_width);
+    const int64_t each = a->score == HG_SCORE_MIXED ? a->weight_columns : a->head_width;
+    return a->score == HG_SCORE_RELATED ? a->weight_columns * each : a->heads * each;
 }
 
 #endif

@@ -159,6 +159,45 @@ static __attribute__((noinline)) void HG_T(edges_own)(const hg_attention_args *a
     }
 }
 
+/* Relational sums of a tile, in the order of their types: the rows of a type are summed first, and then added to `to` of each
+ * basis by its coefficient. With g_weight, <own x of the basis, that sum> is added there. */
+static __attribute__((noinline)) void HG_T(relate)(const hg_attention_args *a, HG_E *restrict sum, const HG_E *x,
+                                                   HG_E *restrict to, HG_E *g_weight, int64_t e, int64_t num)
+{
+    const int64_t width = a->head_width, bases = a->weight_columns, readable = a->indptr[a->num_rows];
+    int64_t edge[HG_TILE];
+    int32_t type[HG_TILE];
+    for (int64_t t = 0; t < num; t++) {
+        const int32_t of = ((const int32_t *)a->edge)[hg_place(a->places, a->place_bytes, e + t)];
+        int64_t k = t;
+        for (; k > 0 && type[k - 1] > of; k--)
+            type[k] = type[k - 1], edge[k] = edge[k - 1];
+        type[k] = of, edge[k] = e + t;
+        if (e + t + HG_TILE < readable)
+            hg_prefetch_row(HG_T(source_of)(a, e + t + HG_TILE), hg_least(width * (int64_t)sizeof(HG_E), 1024));
+    }
+    for (int64_t t = 0; t < num;) {
+        const int32_t of = type[t];
+        memset(sum, 0, (size_t)width * sizeof(HG_E));
+        for (; t < num && type[t] == of; t++) {
+            const HG_E factor = ((const HG_E *)a->factors)[hg_place(a->places, a->place_bytes, edge[t])];
+            const HG_E *restrict z = HG_T(source_of)(a, edge[t]);
+            HG_INDEPENDENT
+            for (int64_t c = 0; c < width; c++)
+                sum[c] += factor * z[c];
+        }
+        for (int64_t b = 0; b < bases; b++, to += width) {
+            const HG_E share = ((const HG_E *)a->weight)[of * bases + b];
+            HG_INDEPENDENT
+            for (int64_t c = 0; c < width; c++)
+                to[c] += share * sum[c];
+            if (g_weight)
+                g_weight[of * bases + b] += HG_T(inner)(sum, x + b * width, width);
+        }
+        to -= bases * width;
+    }
+}
+
 /* What a mixed edge returns to its source's row g, whose own destination has the gradient gy. */
 HG_INLINE void HG_T(return_mixed)(const hg_attention_args *a, int64_t e, const HG_E *restrict coefficient,
                                   const HG_E *restrict derivative, const HG_E *restrict gy, HG_E *restrict g)

@@ -2,13 +2,13 @@
  * end of attention. Every step is of `num` columns: a whole register, or what is left of a head. ELU's gradient is in
  * between_rows.h.
  */
-#define HG_STEPS(first, last, step)                                                                                    \
+#define HG_STEPS(first, last, step, ...)                                                                               \
     {                                                                                                                  \
         int64_t c = (first);                                                                                           \
         for (; c + lanes <= (last); c += lanes)                                                                        \
-            step(c, lanes)                                                                                             \
+            step(__VA_ARGS__, c, lanes)                                                                                \
         if (c < (last))                                                                                                \
-            step(c, (last) - c)                                                                                        \
+            step(__VA_ARGS__, c, (last) - c)                                                                           \
     }
 
 #define HG_BETWEEN(type, element, vector, ints, exponential)                                                           \
@@ -40,7 +40,7 @@
     static void elu_##type(void *out, const void *x, int64_t width)                                                    \
     {                                                                                                                  \
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
-        HG_STEPS(0, width, HG_ELU_##type)                                                                              \
+        HG_STEPS(0, width, HG_ELU_STEP, type)                                                                          \
     }                                                                                                                  \
     /* y = y / denominator of its head (0 where that is 0) + bias, unless NULL. */                                     \
     static void normalise_##type(void *y, const void *denominator, const void *bias, int64_t heads, int64_t width)     \
@@ -48,14 +48,14 @@
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
         for (int64_t h = 0; h < heads; h++) {                                                                          \
             const element sum = ((const element *)denominator)[h], factor = sum == 0 ? 0 : 1 / sum;                    \
-            HG_STEPS(h * width, (h + 1) * width, HG_NORMALISE_##type)                                                  \
+            HG_STEPS(h * width, (h + 1) * width, HG_NORMALISE_STEP, type, vector)                                      \
         }                                                                                                              \
     }                                                                                                                  \
     /* sums += each row of gy. */                                                                                      \
     HG_INLINE void bias_rows_##type(void *sums, const element *gy, int64_t stride, int64_t width, const int num)       \
     {                                                                                                                  \
         const int64_t lanes = sizeof(vector) / sizeof(element);                                                        \
-        HG_STEPS(0, width, HG_BIAS_GRADIENT_##type)                                                                    \
+        HG_STEPS(0, width, HG_BIAS_GRADIENT_STEP, type, vector)                                                        \
     }                                                                                                                  \
     static void bias_gradient_##type(void *sums, const void *gy, int64_t stride, int64_t rows, int64_t width)          \
     {                                                                                                                  \
@@ -82,12 +82,6 @@
         HG_ROUNDED(result);                                                                                            \
         store_##type(y, c, num, bias ? result + load_##type(bias, c, num) : result);                                   \
     }
-#define HG_NORMALISE_f32(c, num) HG_NORMALISE_STEP(f32, hg_exp_f32, c, num)
-#define HG_NORMALISE_f64(c, num) HG_NORMALISE_STEP(f64, hg_exp_f64, c, num)
-#define HG_ELU_f32(c, num) HG_ELU_STEP(f32, c, num)
-#define HG_ELU_f64(c, num) HG_ELU_STEP(f64, c, num)
-#define HG_BIAS_GRADIENT_f32(c, n) HG_BIAS_GRADIENT_STEP(f32, hg_exp_f32, c, n)
-#define HG_BIAS_GRADIENT_f64(c, n) HG_BIAS_GRADIENT_STEP(f64, hg_exp_f64, c, n)
 
 HG_BETWEEN(f32, float, hg_exp_f32, hg_exp_i32, exp_f32)
 HG_BETWEEN(f64, double, hg_exp_f64, hg_exp_i64, exp_f64)

@@ -42,21 +42,12 @@ HG_EXPORT int hg_supports(int path)
     return 0;
 }
 
+/* That library is slower on the processors of one maker (docs/kernels.md). */
 HG_EXPORT int hg_multiplies(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return 0;
-#endif
-}
-
-/* Of the maker on whose processors the library that torch brings along is slower (docs/kernels.md has the figures). */
-HG_EXPORT int hg_should_multiply(void)
-{
-#if defined(__x86_64__)
-    return __builtin_cpu_is("amd");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 + (__builtin_cpu_is("amd") != 0) : 0;
 #else
     return 0;
 #endif

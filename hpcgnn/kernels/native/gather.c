@@ -10,6 +10,7 @@
 
 #define HG_GATHER_SHARE 8192           /* edges per share: 32 KiB of indices, re-read from cache for each panel */
 #define HG_LEAST_GATHER_SHARE 256
+#define HG_EXTREME_SHARE 4096
 
 typedef struct { int64_t row, first_chunk, num_chunks; } hg_hub;
 typedef struct { int64_t first, last; } hg_edges;
@@ -97,4 +98,16 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
         kernels->rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * share),
                       hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * share));
     return 0;
+}
+
+/* The largest of neighbours. A row is never shared out, so a hub is one thread's work. */
+HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
+{
+    const int64_t cost = a->indptr[a->num_rows] - a->indptr[0] + HG_ROW_COST * a->num_rows;
+    const int64_t shares = a->width == 0 ? 0 : (cost + HG_EXTREME_SHARE - 1) / HG_EXTREME_SHARE;
+    #pragma omp parallel for schedule(dynamic, 1) num_threads(shares > 1 ? num_threads : 1)
+    for (int64_t s = 0; s < shares; s++)
+        hg_table(path)->of[a->type]->largest(
+            a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
+            hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
 }

@@ -118,10 +118,7 @@ HG_INLINE void HG_TAGGED(narrow_chunk)(const hg_gather_args *a, int64_t first, i
     switch ((a->width + HG_COLUMNS - 1) / HG_COLUMNS) {                                                                \
     HG_CASE(1, call) HG_CASE(2, call) HG_WIDER_CASES(call)                                                             \
     }
-#if (HG_KIND == HG_PLAIN || HG_KIND == HG_DOUBLE) && HG_IS_FULL
-#define HG_WIDER_CASES(call)                                                                                           \
-    HG_CASE(3, call) HG_CASE(4, call) HG_CASE(5, call) HG_CASE(6, call) HG_CASE(7, call) HG_CASE(8, call)
-#elif HG_IS_FULL
+#if HG_IS_FULL
 #define HG_WIDER_CASES(call)                                                                                           \
     HG_CASE(3, call) HG_CASE(4, call) HG_CASE(5, call) HG_CASE(6, call) HG_CASE(7, call) HG_CASE(8, call)
 #else

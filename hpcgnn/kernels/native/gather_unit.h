@@ -21,17 +21,12 @@
 
 #if HG_KIND == HG_PLAIN || HG_KIND == HG_DOUBLE
 #define HG_X HG_A
-#define HG_COLUMNS HG_LANES
-#elif HG_KIND == HG_HALF
-#define HG_X uint16_t
-#define HG_COLUMNS HG_LANES
 #elif HG_KIND == HG_BYTE
 #define HG_X int8_t
-#define HG_COLUMNS HG_LANES
 #else
 #define HG_X uint16_t
-#define HG_COLUMNS (HG_KIND == HG_PAIR ? 2 * HG_LANES : 1)
 #endif
+#define HG_COLUMNS (HG_KIND == HG_PAIR ? 2 * HG_LANES : HG_LANES)
 
 #if HG_LANES == 1
 typedef HG_A HG_TAGGED(vec);

@@ -5,11 +5,7 @@
 #if HG_LANES == 1
 HG_INLINE float HG_TAGGED(widened)(const HG_X *p)
 {
-#if HG_KIND == HG_HALF
-    return hg_float_of_f16(*p);
-#else
-    return (float)*p;
-#endif
+    return HG_KIND == HG_HALF ? hg_float_of_f16((uint16_t)*p) : (float)*p;
 }
 #elif HG_VECTOR_BYTES >= 32 && HG_LANES >= 4
 HG_INLINE HG_TAGGED(vec) HG_TAGGED(widened)(const HG_X *p)

@@ -1,6 +1,6 @@
 /* What the layers of the kernel library share:
  *
- *   exported functions (interface.h; gather.c, extreme.c, …)  OpenMP, scheduling, no vector code
+ *   exported functions (interface.h; gather.c, scores.c, …)   OpenMP, scheduling, no vector code
  *   one table per vector path (table.h; path_*.c)             vector code, serial, no OpenMP
  *   templates (path.h; gather_*.h, extreme.h, philox.h, …)    written once, compiled for each path
  *
@@ -68,9 +68,10 @@ hg_round_keys hg_round_keys_of(uint64_t key);
 
 hg_mask hg_mask_of(int path, uint64_t key, uint32_t threshold, double scale);
 
-/* Dropout of rows x (num, width) in place, by one thread; they are the columns from `column` on, a multiple of 4. */
-void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t column,
-                  int64_t width);
+/* Dropout of rows x (num, width) in place, by one thread; they are the columns from `column` on, a multiple of 4. part: as of
+ * hg_dropout. */
+void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, const void *part, int64_t num,
+                  int64_t column, int64_t width);
 
 /* Memory that a function keeps from call to call, one for each thread that calls it (_Thread_local): of a large size malloc
  * would take fresh pages from the system every time, and a layer makes a call for each tile of rows. */

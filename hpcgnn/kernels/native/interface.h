@@ -18,7 +18,7 @@ enum { HG_F32 = 0, HG_F64 = 1, HG_BF16 = 2, HG_F16 = 3, HG_I8 = 4 };
 enum { HG_BASELINE = 0, HG_AVX2 = 1, HG_AVX512 = 2 };
 
 /* Scores of attention: halves that are made before, GATv2's of sums of rows, or products of rows. */
-enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3 };
+enum { HG_SCORE_HALVES = 0, HG_SCORE_SUM = 1, HG_SCORE_PRODUCT = 2, HG_SCORE_MIXED = 3, HG_SCORE_RELATED = 5 };
 
 /* What the stored rows of a block are of its edges; either, where an edge and its reverse are one edge. */
 enum { HG_ROWS_ARE_DESTINATIONS = 0, HG_ROWS_ARE_SOURCES = 1, HG_ROWS_ARE_EITHER = 2 };
@@ -84,7 +84,10 @@ typedef struct {
  *
  * With `weight` the data of edges take part (attention_edges.h): to the sources' rows, values included where they stand
  * behind, e W is added. With HG_SCORE_MIXED the rows of own and streamed are those of B bases, own (n, B H), streamed (columns,
- * B F + B H), and an edge has the row of `weight` of its type to mix them; then scores are as with HG_SCORE_HALVES. */
+ * B F + B H), and an edge has the row of `weight` of its type to mix them; then scores are as with HG_SCORE_HALVES.
+ *
+ * HG_SCORE_RELATED has no scores, and one direction: sums (n, B F) of streamed rows (columns, F), for each of B bases, with the
+ * product of an edge's factor and its type's entry of `weight`. own, which is read for g_weight, is as wide. */
 typedef struct {
     const int64_t *indptr;      /* (num_rows + 1), may start above 0 */
     const int32_t *indices;
@@ -98,7 +101,7 @@ typedef struct {
     void *ga_src;               /* backwards: (n, H) */
     void *ga_dst;               /* backwards: (columns, H), or as many rows as `returns` names */
     const void *edge_term;      /* (edges, H) or NULL; nobody gives it, but without its loop gcc rounds scores otherwise */
-    void *g_edge_term;          /* backwards: (edges, H) or NULL */
+    const void *factors;        /* of HG_SCORE_RELATED: (all edges) */
     const int64_t *row_ids;     /* (n), NULL without dropout */
     const int64_t *column_ids;  /* (columns), NULL without dropout */
     const void *bias;           /* (F) or NULL: forwards, complete, added at the end; backwards what was added */
@@ -106,9 +109,9 @@ typedef struct {
     const void *gy;             /* of whole rows, backwards: (n, F) */
     const void *y;              /* the same */
     void *g_attention;          /* of HG_SCORE_SUM, backwards: (F), added to */
-    const void *edge;           /* with weight: (all edges, weight_rows), or of mixed int32 (all edges), their types */
+    const void *edge;           /* with weight: (all edges, weight_rows), or of mixed, related int32 (all edges): types */
     const void *places;         /* with weight: per edge, its row there */
-    const void *weight;         /* (weight_rows, F), or of mixed (types, B); contiguous, or NULL */
+    const void *weight;         /* (weight_rows, F), or of mixed, related (types, B); contiguous, or NULL */
     void *g_weight;             /* backwards: as weight, added to, or NULL */
     int64_t num_rows;
     int64_t heads;
@@ -123,7 +126,6 @@ typedef struct {
     int64_t ga_src_stride;
     int64_t ga_dst_stride;
     int64_t edge_term_stride;
-    int64_t g_edge_term_stride;
     int64_t edge_stride;
     int64_t weight_rows;
     int64_t weight_columns;
@@ -163,7 +165,7 @@ typedef struct {
 
 /* A layer's product of its rows with its weights, with what the rows pass through before. */
 typedef struct {
-    const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU HG_BF16 */
+    const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU narrower */
     const float *weight;        /* (depth, width) */
     void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
     float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
@@ -171,8 +173,9 @@ typedef struct {
     float *dots;                /* backwards, with ELU: (rows, heads) or NULL; this, bias, sums, scaled as of hg_elu_gradient */
     const float *bias;          /* (depth) or NULL */
     float *sums;                /* (depth) or NULL, added to */
-    float *y_sums;              /* backwards: (width) or NULL, to which the columns' sums of y are added */
+    float *y_sums;              /* (width) or NULL: forwards added to y; backwards the columns' sums of y are added to it */
     const int64_t *ids;         /* (rows), NULL without dropout */
+    const float *part;          /* (rows) or NULL: as of hg_dropout, without ELU */
     int64_t rows;
     int64_t depth;
     int64_t width;
@@ -236,18 +239,15 @@ HG_EXPORT const char *hg_sources(void);
 
 /* 1 if the processor (and the operating system) can run the path, else 0. */
 HG_EXPORT int hg_supports(int path);
-/* 1 if this processor can multiply matrices of float32; and 1 if it should, because the library that torch brings along is slower. */
+/* 1 if this processor can multiply matrices of float32, 2 if it should, because the library that torch brings along is slower. */
 HG_EXPORT int hg_multiplies(void);
-HG_EXPORT int hg_should_multiply(void);
 
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
+HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
 
 /* edge_dropout.c */
 HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout_args *a);
-
-/* extreme.c */
-HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
 
 /* narrow.c */
 HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void *out, int64_t out_stride,

@@ -1,5 +1,5 @@
 /* Template: the loss of one row and its gradient, of f32 or f64. */
-#define HG_LOSS(type, element, vector)                                                                                 \
+#define HG_LOSS(type, element, vector, ints, exponential)                                                              \
     /* -log softmax(x)[label] of x (width), width > 0, is the result + log *power. gradient: NULL, or that of x, which \
      * may be x itself. */                                                                                             \
     static double cross_entropy_##type(void *gradient, const void *x, int64_t width, int64_t label, double *power)     \
@@ -9,11 +9,11 @@
         const element chosen = row[label];                                                                             \
         element largest = row[0], total = 0;                                                                           \
         vector most = (vector){0} + largest, sum = {0};                                                                \
-        HG_STEPS(0, width, HG_LARGEST_##type)                                                                          \
+        HG_STEPS(0, width, HG_LARGEST_STEP, type, vector, ints)                                                        \
         HG_UNROLL                                                                                                      \
         for (int k = 0; k < (int)(sizeof(vector) / sizeof(element)); k++)                                              \
             largest = most[k] > largest ? most[k] : largest;                                                           \
-        HG_STEPS(0, width, HG_EXPONENTIAL_##type)                                                                      \
+        HG_STEPS(0, width, HG_EXPONENTIAL_STEP, type, vector, exponential)                                             \
         total = lane_sum_##type(sum);                                                                                  \
         if (gradient) {                                                                                                \
             const element factor = 1 / total;                                                                          \
@@ -34,17 +34,13 @@
     }
 #define HG_EXPONENTIAL_STEP(type, vector, exponential, c, num)                                                         \
     {                                                                                                                  \
-        const vector powers = exponential(load_##type(x, c, num) - largest);                                            \
+        const vector powers = exponential(load_##type(x, c, num) - largest);                                           \
         vector counted = {0};                                                                                          \
-        memcpy(&counted, &powers, (size_t)(num) * sizeof *row);                                                         \
+        memcpy(&counted, &powers, (size_t)(num) * sizeof *row);                                                        \
         sum += counted;                                                                                                \
         if (gradient)                                                                                                  \
-            store_##type(gradient, c, num, powers);                                                                     \
+            store_##type(gradient, c, num, powers);                                                                    \
     }
-#define HG_LARGEST_f32(c, num) HG_LARGEST_STEP(f32, hg_exp_f32, hg_exp_i32, c, num)
-#define HG_LARGEST_f64(c, num) HG_LARGEST_STEP(f64, hg_exp_f64, hg_exp_i64, c, num)
-#define HG_EXPONENTIAL_f32(c, num) HG_EXPONENTIAL_STEP(f32, hg_exp_f32, exp_f32, c, num)
-#define HG_EXPONENTIAL_f64(c, num) HG_EXPONENTIAL_STEP(f64, hg_exp_f64, exp_f64, c, num)
 
-HG_LOSS(f32, float, hg_exp_f32)
-HG_LOSS(f64, double, hg_exp_f64)
+HG_LOSS(f32, float, hg_exp_f32, hg_exp_i32, exp_f32)
+HG_LOSS(f64, double, hg_exp_f64, hg_exp_i64, exp_f64)

@@ -90,31 +90,30 @@ static void enter(const hg_projection *p, float *to, int64_t first, int64_t num,
 {
     const hg_projection_args *a = p->a;
     const void *block = (const char *)a->x + (first * a->x_stride + begin) * hg_size_of(a->x_type);
-    if (a->x_type == HG_BF16) {
-        p->table->products.widen(to, p->stride, block, a->x_stride, num, end - begin);
-        return;
-    }
     for (int64_t i = 0; i < num; i++) {
-        const float *from = (const float *)block + i * a->x_stride;
+        const void *from = (const char *)block + i * a->x_stride * hg_size_of(a->x_type);
         if (a->elu)
             p->between->elu(to + i * p->stride, from, end - begin);
         else
-            memcpy(to + i * p->stride, from, (size_t)(end - begin) * sizeof *to);
+            p->table->copy_row[a->x_type][HG_F32](to + i * p->stride, from, end - begin, 1);
     }
     if (a->ids)
-        hg_mask_rows(&p->mask, HG_F32, to, p->stride, a->ids + first, num, begin, end - begin);
+        hg_mask_rows(&p->mask, HG_F32, to, p->stride, a->ids + first, a->part ? a->part + first : NULL, num, begin, end - begin);
 }
 
-/* y = what x passes through, times the weights. Returns 0, or -1: no memory. */
+/* y = what x passes through, times the weights, plus y_sums; added to y if `add`. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 {
     hg_projection p = projection_of(path, a);
-    const int64_t size = hg_panels_size(a->depth, a->width), scratch = scratch_size(&p, 0);
+    const int64_t columns = hg_panels_of(a->width) * HG_PANEL, bias = columns * a->depth, size = bias + columns;
+    const int64_t scratch = scratch_size(&p, 0);
     static _Thread_local hg_memory kept;
     num_threads = threads_for(a, num_threads);
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
+    for (int64_t c = 0; a->y_sums && c < columns; c++)
+        packed[bias + c] = c < a->width ? a->y_sums[c] : 0;
     p.weights = (hg_weights){packed, a->depth, a->width, &p.table->products};
     const int64_t fair = a->rows / (4 * HG_ROWS * num_threads), turn = fair < 1 ? 1 : hg_least(fair, HG_TURN);
     #pragma omp parallel num_threads(num_threads)
@@ -127,7 +126,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
             const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
             enter(&p, mine.entered, first, num, 0, a->depth);
             hg_multiply_block(&p.weights, (float *)a->y + first * a->y_stride, a->y_stride,
-                              mine.entered, p.stride, NULL, num, 0, &next);
+                              mine.entered, p.stride, a->y_sums ? packed + bias : NULL, num, a->add, &next);
         }
     }
     return 0;
@@ -139,7 +138,7 @@ static void leave(const hg_projection *p, const hg_scratch *scratch, float *colu
     const hg_projection_args *a = p->a;
     const float unscaled = 1 / (float)a->scale;
     if (a->ids)
-        hg_mask_rows(&p->mask, HG_F32, scratch->gradient, p->stride, a->ids + first, num, 0, a->depth);
+        hg_mask_rows(&p->mask, HG_F32, scratch->gradient, p->stride, a->ids + first, NULL, num, 0, a->depth);
     if (a->sums)
         memset(scratch->columns, 0, (size_t)a->depth * sizeof *columns);
     for (int64_t i = 0; i < num; i++) {

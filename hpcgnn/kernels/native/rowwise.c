@@ -173,10 +173,10 @@ hg_mask hg_mask_of(int path, uint64_t key, uint32_t threshold, double scale)
     return (hg_mask){.table = hg_table(path), .keys = hg_round_keys_of(key), .rule = {threshold, scale}};
 }
 
-void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, int64_t num, int64_t column,
-                  int64_t width)
+void hg_mask_rows(const hg_mask *mask, int type, void *x, int64_t stride, const int64_t *ids, const void *part, int64_t num,
+                  int64_t column, int64_t width)
 {
-    const hg_row_job job = {.mask = *mask, .out = x, .x = x, .out_stride = stride, .x_stride = stride, .width = width,
+    const hg_row_job job = {.mask = *mask, .out = x, .x = x, .part = part, .out_stride = stride, .x_stride = stride, .width = width,
                             .group = column / 4, .type = type, .x_type = type};
     if (width > 0)
         some_rows(&job, ids, 0, num);

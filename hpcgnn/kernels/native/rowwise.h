@@ -23,17 +23,9 @@ HG_COPY_ROW(copy_f32_bf16, float, uint16_t, float, HG_SAME, hg_bf16_of_float)
 HG_COPY_ROW(copy_bf16_f32, uint16_t, float, float, hg_float_of_bf16, HG_SAME)
 HG_COPY_ROW(copy_f16_f32, uint16_t, float, float, hg_float_of_f16, HG_SAME)
 HG_COPY_ROW(copy_i8_f32, int8_t, float, float, HG_SAME, HG_SAME)
-
-/* As they are: whoever calls it has no factors. */
-#define HG_MOVE_ROW(name, element)                                                                                     \
-    static void name(void *out, const void *x, int64_t width, double scale)                                            \
-    {                                                                                                                  \
-        (void)scale;                                                                                                   \
-        if (width > 0)                                                                                                 \
-            memcpy(out, x, (size_t)width * sizeof(element));                                                           \
-    }
-HG_MOVE_ROW(copy_f16, uint16_t)
-HG_MOVE_ROW(copy_i8, int8_t)
+/* As they are: whoever calls these has no factors. */
+HG_COPY_ROW(copy_f16, uint16_t, uint16_t, uint16_t, HG_SAME, HG_SAME)
+HG_COPY_ROW(copy_i8, int8_t, int8_t, int8_t, HG_SAME, HG_SAME)
 
 /* out[c] += factor * x[c] for one row. */
 #define HG_ADD_ROW(name, element, type, widen, narrow)                                                                 \

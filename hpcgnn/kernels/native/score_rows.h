@@ -221,6 +221,11 @@ static void HG_IN_UNITS(score_row)(const hg_attention_args *a, hg_attention_scra
 {
     const int64_t heads = a->heads, r = a->rows ? a->rows[i] : i;
     const HG_E *x = (const HG_E *)a->own + r * a->own_stride, *gy = (const HG_E *)a->gy + r * a->gy_stride;
+    if (a->score == HG_SCORE_RELATED) {
+        for (int64_t e = first; e < last; e += HG_TILE)
+            HG_T(relate)(a, (HG_E *)s->z, x, gx, (HG_E *)edges->g_weight, e, hg_least(last - e, HG_TILE));
+        return;
+    }
     HG_IN_UNITS(score_shift)(a, (HG_E *)s->factor, gy, (const HG_E *)a->y + r * a->y_stride);
     for (int64_t e = first; e < last; e += HG_TILE) {
         const int64_t num = last - e < HG_TILE ? last - e : HG_TILE, bytes = num * heads * (int64_t)sizeof(HG_E);

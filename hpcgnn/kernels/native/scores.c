@@ -41,7 +41,7 @@ HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_ar
     int failed = begin_walk(w, path, num_threads, a, extra), buckets = w->num_threads == 1 || !a->ga_dst ? 0 : 4;
     while (buckets && buckets < 4 * w->num_threads && buckets < HG_BUCKETS)
         buckets *= 2;
-    const int64_t limit = w->num_threads == 1 ? 1 : (int64_t)HG_SCORED_EDGES * w->num_threads;
+    const int64_t limit = w->num_threads == 1 ? 1 : buckets ? (int64_t)HG_SCORED_EDGES * w->num_threads : num_edges;
     const int64_t held = buckets ? hg_least(limit + 2 * HG_HUB_EDGES, num_edges) : 0;
     w->partial_width = hg_own_width(a);
     /* Columns of a task's sums: of g_attention, and of g_weight, which may be large. */
