@@ -33,6 +33,7 @@ from .library import describe as describe
 from .library import watched as watched
 from .matching import match as match
 from .projection import Elu as Elu
+from .projection import Mask as Mask
 from .projection import multiply as multiply
 from .projection import one_pass as one_pass
 from .projection import project as project

@@ -70,12 +70,22 @@ class Elu(NamedTuple):
     p: float
 
 
+class Mask(NamedTuple):
+    """Dropout alone, at a rate p above 0: ids, key, and part (n,) or None, as of `dropout`. With `one_pass` only."""
+
+    ids: torch.Tensor
+    key: int
+    p: float
+    part: torch.Tensor | None
+
+
 #: Of both directions. With ELU, threshold and scale are dropout's, and there are no ids where nothing is dropped;
 #: `entering` and `scratch`, for torch alone, are the Elu and memory to work in.
 _COMMON = {
-    "x": "number (rows, depth)",
+    "x": "narrow (rows, depth)",
     "weight": "strided sum of x (depth, width)",
     "ids": "optional int64 [rows]",
+    "part": "optional contiguous type of weight [rows]",
     "entering": None,
     "scratch": None,
 }
@@ -92,7 +102,12 @@ def _entered(a: Arguments) -> torch.Tensor:
     return out
 
 
-@kernel("hg_project", {"out": "written factors of weight as y (rows, width)"} | _COMMON, memory=_NO_MEMORY)
+@kernel(
+    "hg_project",
+    {"out": "written factors of weight as y (rows, width)", "bias": "optional type of weight as y_sums [width]"}
+    | _COMMON,
+    memory=_NO_MEMORY,
+)
 def _project(a: Arguments) -> None:
     multiply(a.out, _entered(a), a.weight)
 
@@ -141,19 +156,22 @@ def project(
     out: torch.Tensor,
     x: torch.Tensor,
     weight: torch.Tensor,
-    elu: Elu | None = None,
+    elu: Elu | Mask | None = None,
     scratch: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    add: bool = False,
 ) -> None:
-    """out = x weight, or dropout(ELU(x)) weight.
+    """out = x weight, dropout(ELU(x)) weight, or with a Mask dropout(x) weight; bias and add, without ELU, are as of
+    `multiply`, and x may be narrower with a Mask.
 
     out (n, d_out) and x (n, d_in) are of one dtype, float32 or float64. Their rows are contiguous and any distance
     apart, without overlap. weight is (d_in, d_out) with any strides. scratch: (1, n or more, d_in) of working memory;
     None: allocated if needed. Raises ValueError for a wrong dtype, shape or layout, MemoryError.
     """
     if elu is None:
-        multiply(out, x, weight)
+        multiply(out, x, weight, bias, add)
     else:
-        _project(out=out, x=x, scratch=scratch, **_given(x, weight, out, elu))
+        _project(out=out, x=x, scratch=scratch, bias=bias, add=add, **_given(x, weight, out, elu))
 
 
 def project_backward(
@@ -162,7 +180,7 @@ def project_backward(
     x: torch.Tensor,
     gradient: torch.Tensor,
     weight: torch.Tensor,
-    elu: Elu | None = None,
+    elu: Elu | Mask | None = None,
     **more: Any,
 ) -> None:
     """gx = the gradient of x, and g_weight += the gradient of weight, from the gradient of `project`'s result.
@@ -182,12 +200,14 @@ def project_backward(
     _project_backward(**more, **_given(x, weight, gradient, elu))
 
 
-def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | None) -> dict[str, Any]:
+def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | Mask | None) -> dict[str, Any]:
     """The arguments that both directions have. y: the product or its gradient."""
     compiled = one_pass(weight.dtype) and x.numel() > 0 and y.numel() > 0
     given: dict[str, Any] = {"weight": weight, "compiled": compiled}
     if elu is None:
         return given
     threshold, scale = rule(elu.p)
-    given |= {"elu": True, "entering": elu, "threshold": threshold, "scale": scale}
+    given |= {"elu": isinstance(elu, Elu), "entering": elu, "threshold": threshold, "scale": scale}
+    if isinstance(elu, Mask) and threshold:
+        given["part"] = elu.part
     return given | ({"ids": elu.ids, "key": elu.key} if threshold else {})

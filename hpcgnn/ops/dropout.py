@@ -37,8 +37,13 @@ class Drop:
         """Write what dropout leaves of the rows `rows` to `out`. x: these rows, or those that `index` int32 picks of
         it; narrower than `out` if that is float32.
         """
-        share = None if self.counts is None else self.counts[rows].clamp(min=1).to(out.dtype).rsqrt_()
-        kernels.dropout(out, x, self.ids[rows], self.key, self.p, index, share)
+        ids, key, p, share = self.mask(rows, out.dtype)
+        kernels.dropout(out, x, ids, key, p, index, share)
+
+    def mask(self, rows: slice, dtype: torch.dtype) -> kernels.Mask:
+        """The same on the way into a product of rows that are `dtype` then."""
+        share = None if self.counts is None else self.counts[rows].clamp(min=1).to(dtype).rsqrt_()
+        return kernels.Mask(self.ids[rows], self.key, self.p, share)
 
 
 class _Dropout(torch.autograd.Function):

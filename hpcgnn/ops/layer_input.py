@@ -89,7 +89,7 @@ class _SparseProduct(torch.autograd.Function):
 class _Constant:
     """A matrix (n_p, F), what drops its entries or None, and the rows to read: int32 (m,), or None for all.
 
-    dtype: computing dtype. wide: whether all rows are given in it.
+    dtype: computing dtype. wide: whether all rows are given in it. masked: whether the product drops entries.
     """
 
     x: Matrix
@@ -97,6 +97,7 @@ class _Constant:
     outputs: torch.Tensor | None
     dtype: torch.dtype
     wide: bool = False
+    masked: bool = False
 
     def __len__(self) -> int:
         return len(self.x) if self.outputs is None else len(self.outputs)
@@ -104,17 +105,23 @@ class _Constant:
     @property
     def read_type(self) -> torch.dtype:
         """The type of the rows as they are given."""
+        if self.masked:
+            return self.x.dtype
         return self.dtype if self.drop or self.wide else read_type(self.x, self.dtype)
 
     @property
     def as_it_is(self) -> bool:
-        """Whether nothing is done to its rows."""
-        plain = self.outputs is None and not self.drop and isinstance(self.x, torch.Tensor)
-        return plain and self.x.dtype == self.read_type
+        """Whether nothing is done to its rows before they are multiplied."""
+        plain = self.outputs is None and (not self.drop or self.masked) and isinstance(self.x, torch.Tensor)
+        return plain and (self.masked or self.x.dtype == self.read_type)
+
+    def mask(self, rows: slice) -> kernels.Mask | None:
+        """What drops entries on the way into a product, if `masked`."""
+        return self.drop.mask(rows, self.dtype) if self.masked and self.drop else None
 
     def reader(self, most: int, arena: Arena, files: contextlib.ExitStack) -> Read:
         """Rows outside of memory are read in order. most: rows of a call, at most. files: closes what is opened."""
-        x, drop, outputs = self.x, self.drop, self.outputs
+        x, drop, outputs = self.x, None if self.masked else self.drop, self.outputs
         # One call picks rows, widens them and drops their entries, if they are in memory.
         at_once = drop and isinstance(x, torch.Tensor) and self.dtype in (x.dtype, torch.float32)
         cast = Cast(arena, x, x.dtype if at_once else self.read_type)
@@ -228,7 +235,11 @@ def combine(
     once in each direction.
     """
     dtype = parts[0][1].dtype
-    constants = [_Constant(x, drop, outputs, dtype) for x, _, drop in parts]
+    at_once = outputs is None and kernels.one_pass(dtype)  # a product drops entries of rows in memory itself
+    masked = [at_once and drop is not None and isinstance(x, torch.Tensor) for x, _, drop in parts]
+    constants = [
+        _Constant(x, drop, outputs, dtype, False, each) for (x, _, drop), each in zip(parts, masked, strict=True)
+    ]
     return _Combine.apply(constants, arena, kept or dtype, bias, *(weight for _, weight, _ in parts))
 
 
@@ -249,9 +260,8 @@ class _Combine(torch.autograd.Function):
         for rows, parts in _tiles(constants, arena, kept == dtype):
 
             def result(out: torch.Tensor) -> None:
-                kernels.multiply(out, parts[0], weights[0], bias)
-                for part, weight in zip(parts[1:], weights[1:], strict=False):
-                    kernels.multiply(out, part, weight, add=True)
+                for k, (part, weight, each) in enumerate(zip(parts, weights, constants, strict=True)):
+                    kernels.project(out, part, weight, each.mask(rows), bias=None if k else bias, add=k > 0)
 
             results.write(y[rows], result)
         return y
@@ -265,7 +275,7 @@ class _Combine(torch.autograd.Function):
         for rows, parts in _tiles(ctx.constants, ctx.arena, gy.dtype == dtype):
             g = gradients.read(gy[rows])
             summed = g_bias  # once
-            for part, g_weight, weight in zip(parts, g_weights, ctx.weights, strict=True):
-                kernels.project_backward(None, g_weight, part, g, weight, y_sums=summed)
+            for part, g_weight, weight, each in zip(parts, g_weights, ctx.weights, ctx.constants, strict=True):
+                kernels.project_backward(None, g_weight, part, g, weight, each.mask(rows), y_sums=summed)
                 summed = None
         return None, None, None, g_bias, *g_weights
