@@ -20,7 +20,7 @@ from hpcgnn.tasks.metrics import mean_ratio, ratio, roc_auc
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
     """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), mask bool (n_p,)."""
-    correct = (logits[mask].argmax(1) == labels[mask]).sum() if mask.any() else torch.tensor(0)
+    correct = ((logits.argmax(1) == labels) & mask).sum()  # picking the mask's rows would take longer
     counts = comm.total(torch.stack([correct, mask.sum()]).to(torch.int64))
     return ratio(counts[0], counts[1])
 
