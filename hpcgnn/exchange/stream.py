@@ -14,6 +14,7 @@ from all of them. Only rows of other nodes travel.
 """
 
 import contextlib
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -211,6 +212,7 @@ class Stream(RowStream[EdgesT]):
         self.own, self.halo, self.plan, self.buffers, self.comm = own, halo, plan, buffers, comm
         self.wire, self.edges, self._cuts = wire or RowCodec(), OwnEdges(own, halo), buffers.cuts(self)
         self.uses: Counter[Use] = Counter()
+        self._form = functools.cache(self.wire.form)
         self._turns_by_cap: dict[int, list[Turn]] = {}
         self._outer: NodeLayout | None = None
         self._of_columns: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -224,7 +226,9 @@ class Stream(RowStream[EdgesT]):
         """See RowStream."""
         total, near = None if returns is None else returns.total, self.plan.near
         transfers = self._transfers(rows, kind, returns)
-        draw = self.wire.next_draw() if rows.draw is None else rows.draw
+        draw = rows.draw
+        if draw is None:
+            draw = self.wire.next_draw() if self.wire.at_random else 0
         scale = None if rows.scale is None else self.of_columns(rows.scale)
         x, held = (rows.x, rows.x) if near is None else near.rows.open(near.columns, rows.x)
         back = total if near is None or total is None else near.empty_returns(total)
@@ -294,10 +298,10 @@ class Stream(RowStream[EdgesT]):
     def _transfers(self, rows: StreamInput, kind: str, returns: Returns | None) -> Sequence[Transfer]:
         """One for each turn, and the use is counted."""
         width, dtype = rows.x.shape[1], rows.sent or rows.x.dtype
-        form = self.wire.form(width, width if rows.narrow is None else rows.narrow, dtype)
+        form = self._form(width, width if rows.narrow is None else rows.narrow, dtype)
         back = RowFormat(0, 0, dtype)
         if returns is not None:
-            back = self.wire.form(returns.total.shape[1], returns.narrow, dtype)
+            back = self._form(returns.total.shape[1], returns.narrow, dtype)
         if (form, back) not in self._cuts:
             self._cuts[form, back] = self._cut(form, back)
         self.uses[Use(kind, form, None if returns is None else back)] += 1

@@ -111,11 +111,12 @@ class Transfer:
                 alone.
         """
         self.turn, self.places, self.comm, self.wire, self._ids = turn, turn.places, comm, wire, ids
-        self._peers = turn.plan.peers
+        self._peers, (lanes, own, self._sent) = turn.plan.peers, turn.packed
         self.back: torch.Tensor | None = None
         odd, self._widened = turn.number % 2, pieces[8]
         self.received = MessageGroup(form, turn.incoming, pieces[odd])
-        self.packed = MessageGroup(form, turn.packed[0], pieces[2])
+        self.packed = MessageGroup(form, lanes, pieces[2])
+        self._to_pack = self.packed.rows.of(own)
         self.given = MessageGroup(back, turn.given[0] if back.narrow else turn.incoming, pieces[3 + odd])
         self.taken = MessageGroup(back, turn.outgoing, pieces[5 + odd])
         # Every rank of the node adds in a part of its own. The first one's is what is sent, unless it is narrowed.
@@ -127,11 +128,12 @@ class Transfer:
 
     def begin(self, own: Scaled, draw: int, kind: str) -> None:
         """Pack rows (columns, F) of the plan's columns, and begin to send and receive. draw: key of the rounding."""
-        _, rows, sent = self.turn.packed
-        if self.packed.form.width:
-            by_ids = self.wire.at_random and sent.sums is None
+        if self._to_pack.narrow is not None:
+            by_ids = self.wire.at_random and self._sent.sums is None
             key = draw if by_ids else kernels.stream_key(draw, *self._key)
-            encode(self.packed.rows.of(rows), own, sent, key, self._ids if by_ids else None)
+            encode(self._to_pack, own, self._sent, key, self._ids if by_ids else None)
+        elif self.packed.form.width:
+            self._sent.pack(self._to_pack.wide, own)
         self._under_way = self._exchange(False, kind)
 
     def _exchange(self, returns: bool, kind: str) -> Exchange:
@@ -149,11 +151,17 @@ class Transfer:
     def finish(self) -> None:
         """Wait until `rows` are valid, and the buffer that was sent from is free."""
         self._under_way.finish()
-        self._peers.meet(self.turn.number)
+        self._meet()
+
+    def _meet(self) -> None:
+        """Wait until all ranks of the node are here."""
+        if self._peers.rows is not None:
+            self._peers.meet(self.turn.number)
 
     def rows(self, start: int, stop: int) -> torch.Tensor:
         """(stop − start, F): some of the rows received; widened ones are valid until the next are asked for."""
-        return self.received.read(start, stop, self._widened)
+        come = self.received.rows
+        return come.wide[start:stop] if come.narrow is None else self.received.read(start, stop, self._widened)
 
     def open_returns(self) -> None:
         """Make `back` (rows received, R) of zeros, to be summed into."""
@@ -163,7 +171,7 @@ class Transfer:
         """Send `back`, of all ranks of the node together, to where the rows came from, and begin to receive the
         returns for sent rows.
         """
-        self._peers.meet(self.turn.number)  # all have added
+        self._meet()  # all have added
         total, *others = self._added
         if others or self.given.form.narrow:
             _, rows, places = self.turn.given
@@ -177,5 +185,5 @@ class Transfer:
     def finish_returns(self, total: torch.Tensor) -> None:
         """Finish both and add the returns for own rows to total (n_p, R), in the fixed order of the plan."""
         self._returning.finish()
-        self._peers.meet(self.turn.number)  # what came is there, whichever rank has received it
+        self._meet()  # what came is there, whichever rank has received it
         self.taken.add(total, *self.turn.returned, self._widened)
