@@ -39,7 +39,7 @@ def within(segments: Sequence[Segment], counts: np.ndarray, ends: np.ndarray) ->
     """int64 (m,) each: the first, and one past the last, of the rows of each segment among the rows of a rank that has
     `counts` of them at ring offset 1, 2, …, int64 (P - 1,), one after another up to `ends`.
     """
-    offset, start, stop = np.array(segments, np.int64).reshape(-1, 3).T
+    offset, start, stop = np.fromiter(itertools.chain.from_iterable(segments), np.int64).reshape(-1, 3).T
     rows = counts[offset - 1]
     first = ends[offset - 1] - rows
     return first + np.minimum(start, rows), first + np.minimum(stop, rows)

@@ -8,6 +8,7 @@ calls of Python, and the milliseconds of the first pass, which makes the turns.
 """
 
 import argparse
+import gc
 import statistics
 import sys
 import time
@@ -111,6 +112,7 @@ def main() -> None:
         for per_node in map(int, given.per_node.split(",")):
             for name in CASES:
                 run = a_pass(ranks, per_node, given.rows, given.width, name)
+                gc.collect()  # of what was loaded
                 first = milliseconds(run)
                 median = statistics.median(milliseconds(run) for _ in range(PASSES))
                 print(
