@@ -24,33 +24,21 @@ class Lanes(NamedTuple):
     receiver: np.ndarray
     rows: np.ndarray
 
-    @property
-    def starts(self) -> np.ndarray:
-        """int64 (lanes + 1,): where each lane's rows begin among those of all, and the number of all."""
-        return np.append(0, np.cumsum(self.rows))
-
-    def leaving(self, rows: torch.Tensor, rank: int) -> list[Message]:
-        """Of the rows of all lanes, those along the lanes that a rank sends, for the other end."""
-        return self._messages(rows, self.sender == rank, self.receiver)
-
-    def arriving(self, rows: torch.Tensor, rank: int) -> list[Message]:
-        """Those along the lanes that a rank receives, likewise."""
-        return self._messages(rows, self.receiver == rank, self.sender)
-
-    def _messages(self, rows: torch.Tensor, chosen: np.ndarray, other: np.ndarray) -> list[Message]:
-        parts, lanes = rows.split(self.rows.tolist()), np.flatnonzero(chosen).tolist()
-        return [(int(other[lane]), parts[lane]) for lane in lanes]
+    def messages(self, rows: torch.Tensor, rank: int, leave: bool) -> list[Message]:
+        """Of the rows of all lanes, those that a rank sends (or receives), for the other end."""
+        one, other = (self.sender, self.receiver) if leave else (self.receiver, self.sender)
+        parts = rows.split(self.rows.tolist())
+        return [(int(other[lane]), parts[lane]) for lane in np.flatnonzero(one == rank).tolist()]
 
     def by(self, ranks: np.ndarray, rank: int) -> tuple["Lanes", slice, np.ndarray]:
         """(the lanes by the rank at one end, `sender` or `receiver`; the rows of `rank` among theirs; int64, the places
         of these rows as the lanes are now).
         """
-        order, starts = np.argsort(ranks, kind="stable"), self.starts
-        lanes = Lanes(*(each[order] for each in self))
-        own = slice(*lanes.starts[np.searchsorted(ranks[order], [rank, rank + 1])].tolist())
-        mine = order[ranks[order] == rank]
-        rows = self.rows[mine]
-        return lanes, own, np.repeat(starts[mine] - np.cumsum(rows) + rows, rows) + np.arange(own.stop - own.start)
+        order = np.argsort(ranks, kind="stable")
+        mine, before = order[ranks[order] == rank], int(self.rows[ranks < rank].sum())
+        rows, starts = self.rows[mine], np.cumsum(self.rows) - self.rows
+        places = np.repeat(starts[mine] - np.cumsum(rows) + rows, rows) + np.arange(rows.sum())
+        return Lanes(*(each[order] for each in self)), slice(before, before + len(places)), places
 
 
 def cap_of_nodes(cap: int, fewest: int, returns: bool, widens: bool) -> int:

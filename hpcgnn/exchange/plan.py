@@ -235,8 +235,9 @@ def gather_halo(plan: HaloPlan, values: torch.Tensor, comm: Communicator) -> tor
     peers, halo = plan.peers, plan.peers.common(plan.num_halo, values.dtype)
     values, held = peers.opened(plan.columns, values)
     offsets = np.arange(1, peers.size)
-    outgoing = peers.lanes(offsets, plan.send_counts, arrive=False).leaving(plan.sending.factors(values), peers.rank)
-    incoming = peers.lanes(offsets, plan.receive_counts, arrive=True).arriving(halo, peers.rank)
+    out, come = peers.lanes(offsets, plan.send_counts, False), peers.lanes(offsets, plan.receive_counts, True)
+    outgoing = out.messages(plan.sending.factors(values), peers.rank, True)
+    incoming = come.messages(halo, peers.rank, False)
     comm.exchange(outgoing, incoming, "plan").finish()
     peers.meet(-3)
     del held  # all have read it

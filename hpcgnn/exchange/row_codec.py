@@ -60,11 +60,9 @@ class RowFormat(NamedTuple):
     def _ends(self) -> tuple[int, int, int]:
         """The bytes of a row up to its factor, its narrow numbers, and its end."""
         wide = (self.width - self.narrow) * self.dtype.itemsize
-        if self.kind is None:
-            return wide, wide, wide
-        at = -(-wide // 4) * 4 if self.kind == torch.int8 else wide
-        first = at + (torch.float32.itemsize if self.kind == torch.int8 else 0)
-        return at, first, first + self.narrow * self.kind.itemsize
+        factor = torch.float32.itemsize if self.kind == torch.int8 else 0
+        at = -(-wide // factor) * factor if factor else wide
+        return at, at + factor, at + factor + (0 if self.kind is None else self.narrow * self.kind.itemsize)
 
     def parts(self, rows: torch.Tensor) -> "RowParts":
         """The parts of rows on their way, uint8 (m, row_bytes): views."""
@@ -192,13 +190,9 @@ class MessageGroup:
         self._bytes = memory[: count * form.row_bytes].view(count, form.row_bytes)
         self.rows = form.parts(self._bytes)
 
-    def leaving(self, rank: int) -> list[Message]:
-        """Those along the lanes that this rank sends, for the other end; none of rows without columns."""
-        return self.lanes.leaving(self._bytes, rank) if self.form.row_bytes else []
-
-    def arriving(self, rank: int) -> list[Message]:
-        """Those along the lanes that this rank receives, likewise."""
-        return self.lanes.arriving(self._bytes, rank) if self.form.row_bytes else []
+    def messages(self, rank: int, leave: bool) -> list[Message]:
+        """Those that this rank sends along the lanes (or receives), for the other end; none of rows without columns."""
+        return self.lanes.messages(self._bytes, rank, leave) if self.form.row_bytes else []
 
     def read(self, start: int, stop: int, memory: torch.Tensor) -> torch.Tensor:
         """(stop − start, F): some rows of all. Narrow ones are widened in memory (bytes), and valid until it is used

@@ -40,15 +40,11 @@ class Turn:
         self.incoming = peers.lanes(offsets, arrived - arrive, arrive=True)
         self.outgoing = peers.lanes(offsets, left - leave, arrive=False)
         self.num_received, self.num_sent = int(self.incoming.rows.sum()), int(self.outgoing.rows.sum())
-        self._first = int(leave[0]) if len(leave) else 0
+        first = int(leave[0]) if len(leave) else 0  # they follow each other in the plan
+        self._sending = plan.sending.part(first, first + self.num_sent)
         starts = (plan.starts - plan.starts[min(rounds, default=0)]).tolist()
         ends = [(index, starts[index], starts[index + 1]) for index in rounds]
         self.places = [(index, start, stop) for index, start, stop in ends if stop > start]
-
-    @cached_property
-    def _sending(self) -> SendMatrix:
-        """The rows of all outgoing lanes, which follow each other in the plan."""
-        return self.plan.sending.part(self._first, self._first + self.num_sent)
 
     @cached_property
     def packed(self) -> tuple[Lanes, slice, SendMatrix]:
@@ -140,9 +136,9 @@ class Transfer:
         """Begin to send and receive rows, or their returns; buffers, peers and sizes are always the same."""
         if returns not in self._messages:
             rank = self._peers.rank
-            outgoing, incoming = self.packed.leaving(rank), self.received.arriving(rank)
+            outgoing, incoming = self.packed.messages(rank, True), self.received.messages(rank, False)
             if returns:
-                outgoing, incoming = self.given.arriving(rank), self.taken.leaving(rank)
+                outgoing, incoming = self.given.messages(rank, False), self.taken.messages(rank, True)
             self._messages[returns] = self.comm.prepare(outgoing, incoming, "rows")
         under_way = self._messages[returns](kind=kind)
         under_way.progress()

@@ -76,9 +76,9 @@ class Mailbox:
         if letter.prepared is None:
             come, rank = self._received(letter), self._comm.rank
             if self._home:
-                ways = self._outgoing.arriving(rank), come.leaving(rank), "halo_backward"
+                ways = self._outgoing.messages(rank, False), come.messages(rank, True), "halo_backward"
             else:
-                ways = self._outgoing.leaving(rank), come.arriving(rank), "halo_forward"
+                ways = self._outgoing.messages(rank, True), come.messages(rank, False), "halo_forward"
             letter.prepared = self._comm.prepare(*ways)
         self._sent = letter.under_way = letter.prepared()
         self._letters.append(letter)

@@ -66,8 +66,8 @@ def requests_of(trainer):
     found, rank = 0, trainer.comm.rank
     transfers = [each for cuts in trainer.buffers.streams.values() for turns in cuts.values() for each in turns]
     for transfer in transfers:
-        back = transfer.given.arriving(rank) + transfer.taken.leaving(rank)
-        found += len(transfer.packed.leaving(rank) + transfer.received.arriving(rank))
+        back = transfer.given.messages(rank, False) + transfer.taken.messages(rank, True)
+        found += len(transfer.packed.messages(rank, True) + transfer.received.messages(rank, False))
         found += len(back) if transfer.back is not None else 0
     return found
 
