@@ -8,7 +8,7 @@ from spack_repo.builtin.build_systems.python import PythonPackage
 
 class PyHpcgnn(PythonPackage):
     """Trains graph neural networks full-batch on whole, very large graphs, on CPUs, with MPI ranks whose memory falls
-    nearly linearly with their number."""
+    with their number."""
 
     # Imported by Spack after the installation: the last fails where the kernels were not compiled.
     import_modules = ["hpcgnn", "partition_tools", "hpcgnn.kernels.library"]
