@@ -37,7 +37,7 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
     cluster_graph: `hpcgnn.graphfile.storage.Csr`, symmetric, data = number of edges between two clusters (None: all 1);
     its diagonal is ignored. In each weight the heaviest rank ends within the bounds of `refinement` where the sizes of
     the clusters allow it. Of several weights the edges from other ranks, which stand for received rows, are balanced
-    too, where that takes more of the busiest rank than it gives to all. Deterministic in its arguments. Not collective:
+    too. The busiest rank must win more by it than all ranks lose. Deterministic in its arguments. Not collective:
     call it on one rank and broadcast, or on all with the same arguments. Raises GraphError for more ranks than
     clusters.
     """
@@ -64,8 +64,8 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
 
 
 def _starts(shares: np.ndarray, graph: Graph, num_ranks: int, seed: int) -> list[np.ndarray]:
-    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters,
-    which are good where these come from nested dissection.
+    """The maps to refine, int64 (K,): the one of METIS for the sum of the weights, and runs of consecutive clusters.
+    Runs are good where the clusters come from nested dissection.
     """
     together = shares.sum(axis=1) / shares.sum()
     runs = np.minimum((np.cumsum(together) - together / 2) * num_ranks, num_ranks - 1).astype(np.int64)

@@ -74,8 +74,9 @@ class Assignment:
         return found.reshape(-1, self.num_ranks)
 
     def _batches(self, random: np.random.Generator) -> Iterator[tuple[np.ndarray, ...]]:
-        """All clusters in random order, some at a time: (clusters int64 (B,), their edges to each rank float64 (B, P),
-        their ranks, and their edges to those).
+        """All clusters in random order, some at a time.
+
+        Yields (clusters int64 (B,), their edges to each rank float64 (B, P), their ranks, and their edges to those).
         """
         order = random.permutation(len(self.sizes))
         size = max(1, min(len(order) // BATCHES, MOST_LOOKED_AT // self.num_ranks))
