@@ -5,7 +5,6 @@ checkpoint under its final name reads. No process is left, and the same command 
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -151,9 +150,3 @@ def complaint(injection, outcome, run_dir):
 def _harmless(injection):
     """Only rank 0 writes files: a full disk elsewhere changes nothing, nor one after everything is written."""
     return injection.fault == "disk" and (injection.rank != 0 or injection.stage == "shutdown")
-
-
-def losses(run_dir):
-    """The learning curve that a run left."""
-    lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]

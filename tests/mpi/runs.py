@@ -1,4 +1,4 @@
-"""Whole runs with a run directory: training on all ranks of a test, the files of a run, and ways to stop it."""
+"""Whole runs with a run directory: training on all ranks of a test, their checkpoints, and ways to stop them."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import h5py
+from run_files import learned, log_of, losses, records, summary  # noqa: F401
 
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.predict import PredictRequest, predict
@@ -56,31 +57,8 @@ def predicted(comm, run_dir, output, weights="last", graph=None, **asked):
     comm.barrier()
 
 
-def records(run_dir):
-    """The records of metrics.jsonl, one of each epoch."""
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def losses(run_dir):
-    return [record["loss"] for record in records(run_dir)]
-
-
-def summary(run_dir):
-    return json.loads((run_dir / "summary.json").read_text())
-
-
-def log_of(run_dir):
-    return (run_dir / "log.txt").read_text()
-
-
 def checkpoint_names(run_dir):
     return [path.name for path in checkpoints(run_dir)]
-
-
-def learned(run_dir):
-    """The learned results without the measured ones: the losses and metrics of each epoch."""
-    names = ("epoch", "loss", "lr", "train", "val", "test")
-    return [{key: record[key] for key in names if key in record} for record in records(run_dir)]
 
 
 def tensors(path):

@@ -5,6 +5,7 @@ import math
 import statistics
 
 import pytest
+from run_files import summary
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.report.figures import draw_curves
@@ -17,8 +18,6 @@ from hpcgnn.report.read import (
     read_runs,
 )
 from hpcgnn.report.study import build_study, notes, study_table
-
-from .conftest import summary
 
 
 def test_strong_scaling(runs, study_dir):
