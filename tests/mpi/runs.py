@@ -42,16 +42,16 @@ def of_run(run_dir, **options):
     return make_config(options_of_run(run_dir, {name: str(value) for name, value in options.items()}), CHOICES)
 
 
-def evaluated(comm, run_dir, weights="best", **options):
+def evaluated(comm, run_dir, weights="best", corrections=(), **options):
     """The contents of evaluation.json after all ranks have evaluated a run."""
-    assert evaluate(of_run(run_dir, **options), session_of(comm), weights) == 0
+    assert evaluate(of_run(run_dir, **options), session_of(comm), weights, corrections) == 0
     comm.barrier()
     return json.loads((run_dir / "evaluation.json").read_text())
 
 
-def predicted(comm, run_dir, output, weights="last", graph=None, **asked):
-    """Predict with a run, of its own graph or another one."""
-    given = {} if graph is None else {"graph": graph}
+def predicted(comm, run_dir, output, weights="last", graph=None, options=(), **asked):
+    """Predict with a run, of its own graph or another one. options: the changed ones, {name: value}."""
+    given = dict(options) if graph is None else {"graph": graph}
     request = PredictRequest(str(output), other_graph=graph is not None, **asked)
     assert predict(of_run(run_dir, **given), session_of(comm), weights, request) == 0
     comm.barrier()
