@@ -77,16 +77,7 @@ def proxy(server):
     return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server)
 
 
-def start(
-    injection,
-    graph,
-    run_dir,
-    server,
-    *options,
-    limit=LIMIT_SECONDS,
-    per_node=None,
-    without_mpi=False,
-):
+def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, per_node=None, without_mpi=False):
     """Run `hpcgnn train` with the fault, resuming the state of the run directory.
 
     server: of `nursery()`. per_node: ranks of a node, for --intra-node shared (None: all are on one). without_mpi: with
