@@ -135,17 +135,8 @@ def power_law(n=200, seed=3):
 
 def all_graphs():
     """One of each kind."""
-    return [
-        path(),
-        star(),
-        two_cliques(),
-        no_edges(),
-        random_undirected(),
-        random_undirected(weighted=True),
-        random_directed(),
-        random_directed(weighted=True),
-        power_law(),
-    ]
+    random = [make(weighted=weighted) for make in (random_undirected, random_directed) for weighted in (False, True)]
+    return [path(), star(), two_cliques(), no_edges(), *random, power_law()]
 
 
 def with_task(graph, num_features=5, num_classes=3, multi_label=False, seed=11):
@@ -280,18 +271,8 @@ def load(file_path, cluster_to_rank, comm, *, cap=1 << 20, self_loops="keep", dt
     asks for the same again gets the same object: nothing may write to it.
     """
     state, layout = Path(file_path).stat(), None if cluster_to_rank is None else np.asarray(cluster_to_rank).tobytes()
-    key = (
-        str(file_path),
-        state.st_ino,
-        state.st_mtime_ns,
-        state.st_size,
-        layout,
-        comm,
-        cap,
-        self_loops,
-        dtype,
-        keep_edges,
-    )
+    of_file = str(file_path), state.st_ino, state.st_mtime_ns, state.st_size
+    key = *of_file, layout, comm, cap, self_loops, dtype, keep_edges
     if key not in _loaded:
         with GraphFile(file_path) as file:
             if cluster_to_rank is None:

@@ -100,11 +100,7 @@ PARTS = (
         Part(f"all cases, {room}", (*PYTEST, room, "--all"), (f"{room}/", f"hpcgnn/{Path(room).name}/"))
         for room in ROOMS
     ),
-    Part(
-        "Open MPI",
-        ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"),
-        COMM,
-    ),
+    Part("Open MPI", ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"), COMM),
     Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
     Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),
     Part("oneCCL", of_ranks(3, "oneccl", *OF_ALL_RANKS, *OF_ONECCL, "-m", "smoke or processes"), ONECCL),

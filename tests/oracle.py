@@ -77,16 +77,12 @@ def messages(rows, fine_cap, cap, back=False):
         new = number > 0 and used + length > cap
         group_of[number] = (group_of[number - 1] if number else 0) + new
         used = length if new else used + length
-    return [
-        len(
-            {
-                (k, group_of[round_of[k, row]])
-                for k in range(size - 1)
-                for row in range(rows[p if back else (p + k + 1) % size][k])
-            }
-        )
-        for p in range(size)
-    ]
+
+    def sent_by(p):
+        counts = [rows[p if back else (p + k + 1) % size][k] for k in range(size - 1)]
+        return len({(k, group_of[round_of[k, row]]) for k in range(size - 1) for row in range(counts[k])})
+
+    return [sent_by(p) for p in range(size)]
 
 
 def _even_rounds(rows, cap):
@@ -396,21 +392,7 @@ NEIGHBOUR = {"gcn": "linear", "sage": "neighbour"}
 
 
 def train_by_averaging(
-    a,
-    x,
-    labels,
-    train,
-    owner,
-    parameters,
-    *,
-    kind,
-    layers,
-    rounds,
-    every,
-    lr,
-    dropout,
-    seed,
-    correct,
+    a, x, labels, train, owner, parameters, *, kind, layers, rounds, every, lr, dropout, seed, correct
 ):
     """[loss of every round], and the parameters at the end: RandomTMA (Zhu et al., 2023) on dense matrices, with Adam.
 

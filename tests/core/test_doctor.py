@@ -45,10 +45,7 @@ def test_a_sound_installation(monkeypatch):
     assert lines[-1] == "all is well" and "WRONG" not in {mark for mark, _ in found.values()}
     assert list(found)[:3] == ["transport", "ring", "cores"], "what ranks do together comes first"
     assert "thread level MULTIPLE, 1 ranks on the first node" in found["transport"][1]
-    assert found["ring"] == (
-        "ok",
-        "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages",
-    )
+    assert found["ring"] == ("ok", "one rank, no neighbour; start it as `mpiexec -n 4 hpcgnn doctor` to test messages")
     assert found["cores"][1].startswith(f"1 threads per rank; {HOST}: rank 0 on cores {every(CORES)}")
     assert found["packages"][1].startswith(f"hpcgnn {hpcgnn.__version__}, python ")
     assert "kernels" in found

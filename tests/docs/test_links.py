@@ -28,12 +28,7 @@ TEXTS = [*PAGES, *READMES]
 # Pages that another change is to bring: docs/site/hooks.py stands in for them.
 FOLDERS = ("hpcgnn", "partition_tools", "jobs", "env", "tests", "docs")
 # What a page may name as an example of something that is not here.
-EXAMPLES = {
-    "jobs/sites/mine.sh",
-    "jobs/SCRIPT",
-    "tests/kernels/test_name.py",
-    "tests/kernels/test_NAME.py",
-}
+EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "tests/kernels/test_name.py", "tests/kernels/test_NAME.py"}
 EXAMPLES |= {"hpcgnn/nn/graphconv.py", "partition_tools/readers/formats/adjlist.py"}  # of CONTRIBUTING.md
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="there is no documentation beside the tests")

@@ -6,6 +6,7 @@ import graphs
 import pytest
 from core.forked import start
 from pages import blocks, example, read
+from run_files import losses
 
 
 @pytest.fixture
@@ -52,13 +53,12 @@ def test_one_file_is_a_schedule_with_options(hpcgnn, tmp_path):
 
 @pytest.mark.slow
 def test_a_model_has_the_same_losses_on_any_number_of_ranks(tmp_path):
-    losses = []
+    found = []
     graphs.planted(tmp_path / "g.h5", [1, 2], nodes=160, features=6)
     (tmp_path / "edgeconv.py").write_text(blocks(read("extending.md"), "python")[0])
     words = ("--graph", "g.h5", "--plugin", "edgeconv.py", "--model", "edgeconv", "--precision", "fp64", "--dropout", 0)
     for ranks in (0, 2):
         done = start(ranks, "-m", "hpcgnn", "train", *words, "--epochs", 3, "--run-dir", ranks, cwd=tmp_path)
         assert done.code == 0, done.err
-        rows = (tmp_path / str(ranks) / "metrics.jsonl").read_text().splitlines()
-        losses.append([json.loads(row)["loss"] for row in rows])
-    assert losses[1] == pytest.approx(losses[0], rel=0, abs=1e-9) and len(set(losses[0])) == 3
+        found.append(losses(tmp_path / str(ranks)))
+    assert found[1] == pytest.approx(found[0], rel=0, abs=1e-9) and len(set(found[0])) == 3

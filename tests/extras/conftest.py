@@ -4,6 +4,7 @@ from mpi import conftest as ranks
 from mpi.conftest import (  # noqa: F401
     _fresh_ledger,
     comm,
+    edge_files,
     graph,
     job_session,
     no_pictures,

@@ -5,7 +5,6 @@ checkpoint under its final name reads. No process is left, and the same command 
 """
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -78,16 +77,7 @@ def proxy(server):
     return (sys.executable, "-ISs", ROOT / "hpcgnn" / "fork_server" / "proxy.py", server)
 
 
-def start(
-    injection,
-    graph,
-    run_dir,
-    server,
-    *options,
-    limit=LIMIT_SECONDS,
-    per_node=None,
-    without_mpi=False,
-):
+def start(injection, graph, run_dir, server, *options, limit=LIMIT_SECONDS, per_node=None, without_mpi=False):
     """Run `hpcgnn train` with the fault, resuming the state of the run directory.
 
     server: of `nursery()`. per_node: ranks of a node, for --intra-node shared (None: all are on one). without_mpi: with
@@ -151,9 +141,3 @@ def complaint(injection, outcome, run_dir):
 def _harmless(injection):
     """Only rank 0 writes files: a full disk elsewhere changes nothing, nor one after everything is written."""
     return injection.fault == "disk" and (injection.rank != 0 or injection.stage == "shutdown")
-
-
-def losses(run_dir):
-    """The learning curve that a run left."""
-    lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines]

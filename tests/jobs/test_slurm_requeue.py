@@ -2,7 +2,6 @@
 seam.
 """
 
-import json
 import os
 import random
 import re
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from run_files import epochs_done, learned, summary
 from slurm_helpers import LIMIT_SECONDS, ROOT, UNFINISHED, call
 
 EPOCHS = 150
@@ -39,18 +39,6 @@ def endless(cluster):
     (cluster.home / "slow.py").write_text(SLOW)
     changed = OPTIONS.replace(f"--epochs {EPOCHS}", "--epochs 100000 --eval-every 0")
     return changed.replace("--model gcn", "--model slow --plugin slow.py")
-
-
-def learned(run_dir):
-    """The learned values of each epoch, without the measured ones."""
-    keys = ("epoch", "loss", "lr", "train", "val", "test")
-    lines = (Path(run_dir) / "metrics.jsonl").read_text().splitlines()
-    return [{key: record[key] for key in keys if key in record} for record in map(json.loads, lines)]
-
-
-def epochs_done(run_dir):
-    path = Path(run_dir) / "metrics.jsonl"
-    return path.read_text().count("\n") if path.exists() else 0
 
 
 def wait_for_epoch(cluster, job, run_dir, epoch):
@@ -149,7 +137,7 @@ def test_five_ends_and_no_seam(cluster, graph, uninterrupted):
     more = cluster.submit(others)
     found, expected = learned(run_dir), learned(uninterrupted[1])
     assert found == expected
-    results = [json.loads((path / "summary.json").read_text()) for path in (run_dir, uninterrupted[1])]
+    results = [summary(path) for path in (run_dir, uninterrupted[1])]
     for key in ("final_loss", "best_val", "best_epoch", "test_at_best_val", "epochs", "parameters"):
         assert results[0][key] == results[1][key]
     assert cluster.wait(more)[more] == "COMPLETED", said(cluster)

@@ -14,6 +14,8 @@ import pytest
 
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
+from . import small  # noqa: E402
+from .edge_rows import written_with_rows  # noqa: E402
 from .runs import session_of  # noqa: E402
 from .thread_ranks import ThreadRanks  # noqa: E402
 from .training import make_graphs  # noqa: E402
@@ -126,6 +128,18 @@ def job_session(comm):
 def paths(comm, session_path):
     """{name: file} of generated graphs of 300 nodes; see make_graphs."""
     return make_graphs(comm, session_path)
+
+
+@pytest.fixture(scope="module", params=small.GRAPHS)
+def stored(request, comm, session_path):
+    """(graph, layout, file) of every small graph."""
+    return small.stored(comm, session_path, request.param)
+
+
+@pytest.fixture(scope="session")
+def edge_files(comm, session_path):
+    """{name: file} of small graphs whose edges have rows and types."""
+    return written_with_rows(comm, session_path)
 
 
 @pytest.fixture(scope="session")

@@ -197,12 +197,11 @@ class ThreadCommunicator(MessageTransport):
 
     def alltoall(self, numbers, kind):
         result = torch.empty_like(numbers)
-        self._all(
-            numbers.clone(),
-            lambda values: torch.stack([each[self.rank] for each in values], out=result),
-            kind,
-            numbers.nbytes,
-        )
+
+        def use(values):
+            torch.stack([each[self.rank] for each in values], out=result)
+
+        self._all(numbers.clone(), use, kind, numbers.nbytes)
         return result
 
     def _combine(self, numbers, op, values):

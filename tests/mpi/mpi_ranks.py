@@ -115,16 +115,10 @@ class MpiRanks:
         if self.size == 1 or not item.path.is_relative_to(os.path.dirname(__file__)):
             return report
         failed = report.outcome == "failed"
-        stuck = (
-            f"{item.nodeid} failed here while other ranks wait\n{report.longreprtext}"
-            if failed
-            else f"{item.nodeid}: a rank is stuck"
-        )
-        outcomes = self.gather(
-            (report.outcome, report.longreprtext if failed else ""),
-            GRACE_SECONDS if failed else 2 * LIMIT_SECONDS,
-            stuck,
-        )
+        text = report.longreprtext if failed else ""
+        stuck = f"failed here while other ranks wait\n{text}" if failed else "a rank is stuck"
+        patience = GRACE_SECONDS if failed else 2 * LIMIT_SECONDS
+        outcomes = self.gather((report.outcome, text), patience, f"{item.nodeid}: {stuck}")
         if len({outcome for outcome, _ in outcomes}) == 1 and not failed:
             return report
         parts = [

@@ -1,4 +1,4 @@
-"""Whole runs with a run directory: training on all ranks of a test, the files of a run, and ways to stop it."""
+"""Whole runs with a run directory: training on all ranks of a test, their checkpoints, and ways to stop them."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import h5py
+from run_files import learned, log_of, losses, records, summary  # noqa: F401
 
 from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.predict import PredictRequest, predict
@@ -41,46 +42,23 @@ def of_run(run_dir, **options):
     return make_config(options_of_run(run_dir, {name: str(value) for name, value in options.items()}), CHOICES)
 
 
-def evaluated(comm, run_dir, weights="best", **options):
+def evaluated(comm, run_dir, weights="best", corrections=(), **options):
     """The contents of evaluation.json after all ranks have evaluated a run."""
-    assert evaluate(of_run(run_dir, **options), session_of(comm), weights) == 0
+    assert evaluate(of_run(run_dir, **options), session_of(comm), weights, corrections) == 0
     comm.barrier()
     return json.loads((run_dir / "evaluation.json").read_text())
 
 
-def predicted(comm, run_dir, output, weights="last", graph=None, **asked):
-    """Predict with a run, of its own graph or another one."""
-    given = {} if graph is None else {"graph": graph}
+def predicted(comm, run_dir, output, weights="last", graph=None, options=(), **asked):
+    """Predict with a run, of its own graph or another one. options: the changed ones, {name: value}."""
+    given = dict(options) if graph is None else {"graph": graph}
     request = PredictRequest(str(output), other_graph=graph is not None, **asked)
     assert predict(of_run(run_dir, **given), session_of(comm), weights, request) == 0
     comm.barrier()
 
 
-def records(run_dir):
-    """The records of metrics.jsonl, one of each epoch."""
-    return [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
-
-
-def losses(run_dir):
-    return [record["loss"] for record in records(run_dir)]
-
-
-def summary(run_dir):
-    return json.loads((run_dir / "summary.json").read_text())
-
-
-def log_of(run_dir):
-    return (run_dir / "log.txt").read_text()
-
-
 def checkpoint_names(run_dir):
     return [path.name for path in checkpoints(run_dir)]
-
-
-def learned(run_dir):
-    """The learned results without the measured ones: the losses and metrics of each epoch."""
-    names = ("epoch", "loss", "lr", "train", "val", "test")
-    return [{key: record[key] for key in names if key in record} for record in records(run_dir)]
 
 
 def tensors(path):

@@ -124,6 +124,13 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
     return Trainer(local, decided, comm, buffers, make_plugins)
 
 
+def traffic_of(trainer, epoch):
+    """What this rank sends and receives in a step, by kind. Collective."""
+    trainer.comm.ledger.take()
+    trainer.step(epoch)
+    return trainer.comm.ledger.take()
+
+
 def plugin_of(trainer, kind):
     """The plugin of a class, or None."""
     return next((each for each in trainer.plugins if isinstance(each, kind)), None)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from partition_helpers import view
+from partition_helpers import odd_graph, save_npz, view
 
 from partition_tools.cli.main import main
 from partition_tools.partitioners import clustering, metis_process
@@ -40,6 +40,17 @@ def imports(cli, tmp_path):
         return replace(view(tmp_path / "g.h5"), said=out + err)
 
     return run
+
+
+@pytest.fixture
+def archive(tmp_path):
+    """archive(option, ..., array=...) -> the words of an import of an archive with these arrays."""
+
+    def make(*options, **changes):
+        save_npz(tmp_path / "g.npz", *odd_graph(), 60, **{"num_classes": None} | changes)
+        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--force", *options
+
+    return make
 
 
 @pytest.fixture

@@ -25,9 +25,7 @@ def contents(path):
     """Every dataset of a file, and the attributes that describe the graph."""
     found = {}
     with h5py.File(path) as file:
-        file.visititems(
-            lambda name, node: found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None,
-        )
+        file.visititems(lambda name, node: found.update({name: node[()]}) if isinstance(node, h5py.Dataset) else None)
         found.update({f"@{name}": value for name, value in file.attrs.items() if name != "created"})
     return found
 

@@ -19,10 +19,7 @@ from partition_tools.partitioners.dissection import dissected
 from partition_tools.partitioners.parhip import write_parhip
 from partition_tools.partitioners.pattern import whole_pattern
 from partition_tools.partitioners.request import ClusterRequest
-from partition_tools.partitioners.weights import (
-    clusters_of_connected,
-    with_isolated,
-)
+from partition_tools.partitioners.weights import clusters_of_connected, with_isolated
 from partition_tools.workspace.progress import Reporter
 
 

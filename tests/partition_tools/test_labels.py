@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from partition_helpers import node_data, odd_graph, save_npz, view
+from partition_helpers import node_data, odd_graph, view
 
 from hpcgnn.graphfile.storage import GraphFile
 
@@ -14,36 +14,25 @@ _, LABELS, MASKS = node_data(N)
 WORDS = np.array(["politician", "company", "tv show", "government"])[LABELS]
 
 
-@pytest.fixture
-def words(tmp_path):
-    """words(option, ..., array=...) -> the words of an import of an archive with these arrays."""
-
-    def make(*options, **changes):
-        save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
-        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", "--force", *options
-
-    return make
-
-
 @pytest.mark.parametrize("labels, members", [(LABELS * 1_000_000, 4), (LABELS + 1990, 4), (np.arange(N) * 3, N)])
-def test_numbers_that_are_no_classes(cli, fails, tmp_path, words, labels, members):
-    error = fails(*words(y=labels))
+def test_numbers_that_are_no_classes(cli, fails, tmp_path, archive, labels, members):
+    error = fails(*archive(y=labels))
     assert f"{labels.max() + 1:,} classes, of which {members} have a member" in error
     assert f"labels.classes={labels.max() + 1}" in error and "regression" in error
-    assert cli(*words("--set", f"labels.classes={labels.max() + 1}", y=labels))[0] == 0
-    assert cli(*words(y=labels, num_classes=np.array(labels.max() + 1)))[0] == 0
+    assert cli(*archive("--set", f"labels.classes={labels.max() + 1}", y=labels))[0] == 0
+    assert cli(*archive(y=labels, num_classes=np.array(labels.max() + 1)))[0] == 0
     seen = view(tmp_path / "g.h5")
     np.testing.assert_array_equal(seen.labels, labels)
     assert seen.meta.num_classes == labels.max() + 1
 
 
-def test_a_nan_beside_labels(cli, fails, tmp_path, words):
+def test_a_nan_beside_labels(cli, fails, tmp_path, archive):
     labels = np.random.default_rng(0).integers(0, 2, (N, 4)).astype(np.float32)
     free = np.flatnonzero(~(MASKS["train"] | MASKS["val"] | MASKS["test"]))
     labels[free[1], 2] = np.nan
-    assert f"node {free[1]} has some of its labels and NaN for others (1 such nodes)" in fails(*words(y=labels))
+    assert f"node {free[1]} has some of its labels and NaN for others (1 such nodes)" in fails(*archive(y=labels))
     labels[free[1]] = np.nan
-    assert cli(*words(y=labels))[0] == 0
+    assert cli(*archive(y=labels))[0] == 0
     np.testing.assert_array_equal(view(tmp_path / "g.h5").labels, np.nan_to_num(labels))
 
 
@@ -60,19 +49,19 @@ def check_words(cli, tmp_path, labels):
     assert cli("verify", tmp_path / "g.h5")[0] == 0
 
 
-def test_words_in_an_archive(cli, fails, tmp_path, words):
-    assert cli(*words(y=WORDS))[0] == 0
+def test_words_in_an_archive(cli, fails, tmp_path, archive):
+    assert cli(*archive(y=WORDS))[0] == 0
     check_words(cli, tmp_path, WORDS)
-    assert "3 classes were stated" in fails(*words("--set", "labels.classes=3", y=WORDS))
-    assert cli(*words(class_names=np.array(sorted(set(WORDS)))))[0] == 0
+    assert "3 classes were stated" in fails(*archive("--set", "labels.classes=3", y=WORDS))
+    assert cli(*archive(class_names=np.array(sorted(set(WORDS)))))[0] == 0
     check_words(cli, tmp_path, np.array(sorted(set(WORDS)))[LABELS])
     multi = np.random.default_rng(0).integers(0, 2, (N, 4))
-    assert "3 classes were stated or named" in fails(*words(y=multi, class_names=np.array(list("abc"))))
+    assert "3 classes were stated or named" in fails(*archive(y=multi, class_names=np.array(list("abc"))))
     for arrays in ({"y": multi}, {"y": None} | {f"{name}_mask": None for name in MASKS}):
-        assert cli(*words(class_names=np.array(list("abcd")), **arrays))[0] == 0
+        assert cli(*archive(class_names=np.array(list("abcd")), **arrays))[0] == 0
         assert cli("verify", tmp_path / "g.h5")[0] == 0
-    assert "distinct" in fails(*words(class_names=np.array(["a", "a", "b", "c"])))
-    assert "--set arrays.ignore=class_names" in fails(*words(y=WORDS, class_names=np.array(list("abcd"))))
+    assert "distinct" in fails(*archive(class_names=np.array(["a", "a", "b", "c"])))
+    assert "--set arrays.ignore=class_names" in fails(*archive(y=WORDS, class_names=np.array(list("abcd"))))
 
 
 @pytest.mark.parametrize("task", ["multilabel", "regression"])

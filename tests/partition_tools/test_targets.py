@@ -1,30 +1,24 @@
 """Real numbers to predict: kept as they are, NaN for none, through import, partitioning, inspection and checks."""
 
+import functools
 import json
 
 import h5py
 import numpy as np
 import pytest
-from partition_helpers import node_data, odd_graph, save_npz, view
+from partition_helpers import node_data, view
 
 from hpcgnn.graphfile import storage
 
 N = 60
-SRC, DST = odd_graph()
 _, _, MASKS = node_data(N)
 TARGETS = np.random.default_rng(5).standard_normal((N, 2)) * 30 - 1
 
 
 @pytest.fixture
-def npz(tmp_path):
-    """npz(option, ..., array=...) -> the words of an import of an archive with these arrays as a regression."""
-
-    def make(*options, **changes):
-        save_npz(tmp_path / "g.npz", SRC, DST, N, **{"num_classes": None} | changes)
-        words = "--set", "labels.task=regression", "--force", *options
-        return "import", tmp_path / "g.npz", "-o", tmp_path / "g.h5", *words
-
-    return make
+def npz(archive):
+    """npz(option, ..., array=...) -> the words of an import of these arrays as a regression."""
+    return functools.partial(archive, "--set", "labels.task=regression")
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,6 @@ def copied(study_dir, tmp_path):
     return copy
 
 
-def summary(path):
-    """The summary of a run."""
-    return json.loads((Path(path) / "summary.json").read_text())
-
-
 def change(path, name, function):
     """Rewrite a JSON file of a run by function(object)."""
     value = json.loads((path / name).read_text())

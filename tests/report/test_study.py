@@ -5,20 +5,12 @@ import math
 import statistics
 
 import pytest
+from run_files import summary
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.report.figures import draw_curves
-from hpcgnn.report.read import (
-    MIB,
-    PARTS,
-    cumulative_bytes,
-    cumulative_seconds,
-    parts_of_epoch,
-    read_runs,
-)
+from hpcgnn.report.read import MIB, PARTS, cumulative_bytes, cumulative_seconds, parts_of_epoch, read_runs
 from hpcgnn.report.study import build_study, notes, study_table
-
-from .conftest import summary
 
 
 def test_strong_scaling(runs, study_dir):

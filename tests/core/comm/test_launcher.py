@@ -4,14 +4,7 @@ import os
 
 import pytest
 
-from hpcgnn.comm.launcher import (
-    check_shell,
-    job_end_time,
-    launch,
-    node_of_job,
-    place_without_mpi,
-    threads_per_rank,
-)
+from hpcgnn.comm.launcher import check_shell, job_end_time, launch, node_of_job, place_without_mpi, threads_per_rank
 from hpcgnn.errors import ConfigError
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5", "SLURM_NTASKS": "8"}

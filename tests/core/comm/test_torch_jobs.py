@@ -8,6 +8,7 @@ import functools
 import json
 
 import pytest
+from run_files import losses
 
 from .. import forked
 from ..launching import start
@@ -31,10 +32,6 @@ def run_of(good, name, *python, options=(), start=without_mpi, **environment):
     result = start(2, *python, "train", "--graph", good, "--run-dir", path, *TRAINING, *options, **environment)
     assert result.code == 0, result.err
     return path
-
-
-def losses(run_dir):
-    return [json.loads(line)["loss"] for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
 
 
 def traffic(run_dir):

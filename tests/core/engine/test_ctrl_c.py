@@ -10,6 +10,7 @@ import sys
 import time
 
 import pytest
+from run_files import epochs_done
 
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 
@@ -39,11 +40,6 @@ def wait_for(condition):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def epochs_done(run_dir):
-    path = run_dir / "metrics.jsonl"
-    return path.read_text().count("\n") if path.exists() else 0
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])

@@ -1,11 +1,11 @@
 """A script of one's own under a launcher: the one of docs/python.md, and the ways in which a script ends."""
 
-import json
 import re
 
 import graphs
 import pytest
 from pages import blocks, read
+from run_files import records
 
 from .. import launching
 from ..forked import start, train
@@ -26,7 +26,7 @@ def trained(folder):
     options = re.search(r"`hpcgnn train (--model.*?)`", text)[1].split()
     run = train(0, "--graph", folder / "graph.h5", *options, "--run-dir", folder / "run")
     assert run.code == 0, run.err
-    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    return records(folder / "run")
 
 
 @pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])

@@ -11,10 +11,9 @@ import oracle
 import pytest
 import torch
 from mpi.estimate.test_estimated import MAP, check, paths  # noqa: F401
-from mpi.gathering import whole
 from mpi.nn import test_models
-from mpi.nn.test_models import EPOCH, SEED, make_trainer, on_rank_0, right, spec_of
-from mpi.training import build_trainer, configure, outputs_and_gradients
+from mpi.nn.test_models import EPOCH, SEED, make_trainer, on_rank_0, spec_of
+from mpi.training import build_trainer, configure
 
 from hpcgnn.errors import ConfigError, GraphError
 
@@ -67,22 +66,12 @@ CASES = [("gcn", UNDIRECTED), ("gcn", DIRECTED), ("sage", DIRECTED), ("gin", UND
 def test_outputs_and_gradients_are_those_of_the_graph_that_is_left(comm, files, kind, name):
     graph, (where, path, _) = GRAPHS[name], files[name]
     spec = replace(spec_of(kind, keep_input="never"), same_edges=False)
-    local, trainer = make_trainer(comm, spec, path, where.maps["random"], edge_dropout=RATE, prune="none")
-    state = dict(trainer.model.named_parameters())
+    trainer = make_trainer(comm, spec, path, where.maps["random"], edge_dropout=RATE, prune="none")
     for epoch in (EPOCH - 1, EPOCH):  # the second draw is not the first, nor are its degrees
         trainer.random.epoch = epoch
         trainer.schedule.halo.begin_epoch(epoch)
         trainer.model(trainer.graph)
-    logits, loss, gradients = on_rank_0(comm, right, left(graph, SEED, EPOCH), spec, state, True)
-    mine, share, _ = outputs_and_gradients(trainer, trainer.graph)
-    np.testing.assert_allclose(whole(comm, local, mine), logits, rtol=0, atol=1e-9)
-    assert float(comm.total(share.detach().clone())) == pytest.approx(loss, abs=1e-9)
-    for parameter in state:
-        torch.testing.assert_close(state[parameter].grad, gradients[parameter], rtol=0, atol=1e-9)
-    logits, _, _ = on_rank_0(comm, right, graph, spec, state, False)
-    trainer.model.eval()
-    with torch.no_grad():
-        np.testing.assert_allclose(whole(comm, local, trainer.model(trainer.graph)), logits, rtol=0, atol=1e-9)
+    test_models.check(comm, trainer, spec, left(graph, SEED, EPOCH), graph)
 
 
 OTHERS = {

@@ -5,7 +5,7 @@ import re
 import pytest
 from mpi.app import test_bad_input as mistakes
 from mpi.conftest import graph, paths  # noqa: F401
-from mpi.edge_rows import GRAPHS, written_with_rows
+from mpi.edge_rows import GRAPHS
 from mpi.engine import test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
 from mpi.graph import test_edge_means, test_nothing_of_size_n
@@ -35,11 +35,6 @@ def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_
     monkeypatch.setitem(test_nothing_of_size_n.CASES, "links", options)
     test = test_nothing_of_size_n.test_no_rank_holds_anything_as_long_as_all_nodes
     test(comm, session_path, shared_path, monkeypatch, "links")
-
-
-@pytest.fixture(scope="module")
-def edge_files(comm, session_path):
-    return written_with_rows(comm, session_path)
 
 
 @pytest.mark.slow

@@ -1,20 +1,15 @@
 """Features, and their aggregate, on disk: the same bits as in memory, and as many bytes as foretold."""
 
-import json
 import math
 
 import h5py
 import numpy as np
 import pytest
 import torch
-from mpi.training import CHOICES, FEATURES, configure, make_graphs, trained
+from mpi.runs import evaluated, of_run, predicted, train_into
+from mpi.training import FEATURES, configure, make_graphs, trained
 
-from hpcgnn.app.evaluate import evaluate
 from hpcgnn.app.loaded_model import load_trained
-from hpcgnn.app.predict import PredictRequest, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, RemoteError
 from hpcgnn.extras.offload import on_disk
 from hpcgnn.extras.offload.features import Placing, place, reads_of_epoch
@@ -101,41 +96,28 @@ def _as_foretold(trainer, results):
 @tiles_of(TILE)
 def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, job_session, small_blocks, monkeypatch):
     """Evaluations and predictions have the same bits; too little memory is refused, with the least that would do."""
-    folder = shared_path / "scratch"
-    config = configure(
-        make_graphs(comm, session_path)["undirected"],
-        run_dir=str(shared_path / "run"),
-        epochs=2,
-        model="sage",
-        **ALL_KEEP,
-    )
-    monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
-    train(config, job_session)
+    run_dir, folder = shared_path / "run", shared_path / "scratch"
+    train_into(comm, make_graphs(comm, session_path)["undirected"], run_dir, epochs=2, model="sage", **ALL_KEEP)
     if comm.rank == 0:
         folder.mkdir()
     comm.barrier()
     found = []
-    for given in ({}, {"memory": "100G", "scratch": str(folder)}):
+    for given in ({}, {"memory": "100G", "scratch": folder}):
         monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
-        used = make_config(options_of_run(config.run.run_dir, given), CHOICES)
         output = shared_path / f"p{len(found)}.h5"
-        assert predict(used, job_session, "last", PredictRequest(str(output), logits=True, layer=1)) == 0
-        assert evaluate(used, job_session, "last") == 0
-        comm.barrier()
-        record = json.loads((shared_path / "run/evaluation.json").read_text())
+        predicted(comm, run_dir, output, options=given, logits=True, layer=1)
+        record = evaluated(comm, run_dir, "last", **given)
         with h5py.File(output) as file:
             rows = [file[name][:] for name in ("prediction", "logit", "embedding")]
         found.append((rows, [record[split] for split in ("train", "val", "test")]))
         comm.barrier()
-        trained_again = load_trained(used, job_session, "last")
+        trained_again = load_trained(of_run(run_dir, **given), job_session, "last")
         assert isinstance(trained_again.trainer.local.features, OnDisk) == bool(given)
     assert found[0][1] == found[1][1]
     assert all(np.array_equal(a, b) for a, b in zip(found[0][0], found[1][0]))
-    used = used.replace(memory="1M")
-    with pytest.raises(
-        (ConfigError, RemoteError), match=r"--memory 1M is too little .* expected at least [\d.]+G for the"
-    ):
-        load_trained(used, job_session, "last")
+    wanted = r"--memory 1M is too little .* expected at least [\d.]+G for the"
+    with pytest.raises((ConfigError, RemoteError), match=wanted):
+        load_trained(of_run(run_dir, memory="1M", scratch=folder), job_session, "last")
 
 
 def test_what_goes_where():

@@ -1,6 +1,5 @@
 """Whole jobs in less memory than they take: the advised limit is enough and kept, and errors are reported."""
 
-import json
 import math
 import re
 import resource
@@ -9,6 +8,7 @@ import subprocess
 import graphs
 import pytest
 from core.launching import command_and_environment, train
+from run_files import losses
 
 from hpcgnn.report.read import read_rank_records
 
@@ -23,12 +23,6 @@ def graph(tmp_path_factory):
     return graphs.planted(
         tmp_path_factory.mktemp("within") / "g.h5", [RANKS], clusters=64, nodes=6_000, features=16, classes=4, seed=3
     )
-
-
-def told(run, count=RANKS):
-    """(losses, records of the ranks)."""
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line)["loss"] for line in lines], read_rank_records(run, count)
 
 
 def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
@@ -46,8 +40,8 @@ def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
     result = train(RANKS, *options, "--run-dir", held, SLURM_MEM_PER_NODE=enough)
     assert result.code == 0 and "for the ranks of a node, which is what they have (--memory auto)" in result.err
     assert "a step keeps up to 0.03 GiB on this rank" in result.err
-    (losses, plain), (others, ranks) = told(free), told(held)
-    assert losses == others
+    plain, ranks = (read_rank_records(run, RANKS) for run in (free, held))
+    assert losses(free) == losses(held)
     for before, rank in zip(plain, ranks):
         assert "scratch" not in before
         assert rank["scratch"]["read_bytes"] > 2 * rank["scratch"]["file_bytes"] > 0, "in each of three epochs"

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
-from core.comm.test_torch_jobs import BLOCKED, losses, run_of, traffic, without_mpi, without_times
+from core.comm.test_torch_jobs import BLOCKED, run_of, traffic, without_mpi, without_times
 from core.forked import start
 from faults import harness
 from faults.harness import Injection
+from run_files import losses
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.oneccl import library as library_of_oneccl

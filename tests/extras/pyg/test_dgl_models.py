@@ -17,11 +17,7 @@ from partition_tools.cli.partition_graph import partition_graph
 ARCHIVE = Path(__file__).with_name("dgl-models.npz")
 NODES = 30
 #: Options of each model here.
-MODELS = {
-    **dict.fromkeys(("gcn", "sage", "gin"), ("--hidden", 4)),
-    "gat": ("--hidden", 4, "--heads", 2),
-    "sgc": (),
-}
+MODELS = {**dict.fromkeys(("gcn", "sage", "gin"), ("--hidden", 4)), "gat": ("--hidden", 4, "--heads", 2), "sgc": ()}
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,7 @@ from partition_tools.cli.import_graph import import_graph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.working import Resources
 
-SEVERAL = {
-    "paper___cites___paper": (40, dgl_parts.PAPERS),
-    "author___writes___paper": (20, dgl_parts.AUTHORS),
-}
+SEVERAL = {"paper___cites___paper": (40, dgl_parts.PAPERS), "author___writes___paper": (20, dgl_parts.AUTHORS)}
 #: name of a folder of one type: its edges by the numbers before the partitioning.
 ONE_TYPE = dict.fromkeys(
     ("one", "graphbolt-one"), dgl_parts.ends(np.arange(dgl_parts.EDGES), dgl_parts.NODES, dgl_parts.NODES)

@@ -3,8 +3,6 @@
 The reference on every number of ranks is a dense serial run.
 """
 
-import json
-
 import graphs
 import h5py
 import numpy as np
@@ -12,15 +10,11 @@ import oracle
 import pytest
 import torch
 import torch.nn.functional as F
-from mpi.runs import session_of
+from mpi.runs import evaluated, predicted, train_into
+from mpi.serial import serial_curve
 from mpi.small import written
-from mpi.training import CHOICES, build_trainer, configure, make_graphs
+from mpi.training import build_trainer, configure, make_graphs
 
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import PredictRequest, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
 from partition_tools.cli.generate_graph import generate_graph
 from partition_tools.generators.spec import Spec
@@ -39,22 +33,18 @@ def oracle_run(graph, parameters, epochs, lr):
     known = torch.ones(len(labels), dtype=torch.bool) if several else labels >= 0
     train_nodes = torch.from_numpy(graph.split == graphs.TRAIN) & known
     hot = labels.double() if several else F.one_hot(labels.clamp_min(0), CLASSES).double()
-    parameters = {name: tensor.clone().requires_grad_() for name, tensor in parameters.items()}
-    optimizer, losses = torch.optim.Adam(parameters.values(), lr), []
 
-    def outputs(given):
+    def outputs(given, parameters):
         return oracle.model(a, torch.cat([x, hot * given[:, None]], 1), parameters, kind="sage", layers=2)
 
-    for epoch in range(epochs):
+    def value_of(epoch, parameters):
         words = oracle.random_words(oracle.stream_key(SEED, epoch, 0, REUSED_LABEL), np.arange(graph.num_nodes), 1)
         given = train_nodes & torch.from_numpy(words[:, 0] < round(SHARE * 2**32))
         assert given.any() and not given[~train_nodes].any()
-        loss = oracle.loss(outputs(given), labels, train_nodes & ~given)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return losses, outputs(train_nodes).detach()
+        return oracle.loss(outputs(given, parameters), labels, train_nodes & ~given)
+
+    losses, parameters = serial_curve(value_of, parameters, epochs, lr)
+    return losses, outputs(train_nodes, parameters)
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -74,31 +64,23 @@ def test_the_curve_of_a_serial_oracle(comm, session_path, several):
     torch.testing.assert_close(own, wanted[trainer.graph.ids], rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_is_used(comm, session_path, shared_path):
     """As another graph the same one gives the same labels, and without a split it gives none."""
     path = make_graphs(comm, session_path, nodes=300)["undirected"]
-    session, run_dir = session_of(comm), shared_path / "run"
-    usual = {"model": "sage", "layers": 2, "label_reuse": 0.5, "partition": "metis", "epochs": 4}
-    assert train(configure(path, run_dir=str(run_dir), **usual), session) == 0
-    bare = shared_path / "bare.h5"
+    run_dir, bare = shared_path / "run", shared_path / "bare.h5"
+    *_, last = train_into(comm, path, run_dir, model="sage", layers=2, label_reuse=0.5, epochs=4)
     if comm.rank == 0:
         bare.write_bytes(path.read_bytes())
         with h5py.File(bare, "r+") as file:
             file["nodes/split"][:] = 3
     comm.barrier()
-    assert evaluate(make_config(options_of_run(run_dir, {}), CHOICES), session, "last") == 0
-    comm.barrier()
-    last = json.loads((run_dir / "metrics.jsonl").read_text().splitlines()[-1])
-    found = json.loads((run_dir / "evaluation.json").read_text())
+    found = evaluated(comm, run_dir, "last")
     for split in ("train", "val", "test"):
         assert found[split] == pytest.approx(last[split])
     logits = []
-    for number, given in enumerate(({}, {"graph": str(path)}, {"graph": str(bare)})):
-        request = PredictRequest(str(shared_path / f"logits-{number}.h5"), logits=True, other_graph=bool(given))
-        assert predict(make_config(options_of_run(run_dir, given), CHOICES), session, "last", request) == 0
-        comm.barrier()
-        with h5py.File(request.output) as file:
+    for number, graph in enumerate((None, path, bare)):
+        predicted(comm, run_dir, shared_path / f"logits-{number}.h5", graph=graph, logits=True)
+        with h5py.File(shared_path / f"logits-{number}.h5") as file:
             logits.append(file["logit"][:])
     np.testing.assert_array_equal(logits[0], logits[1])
     assert not np.allclose(logits[0], logits[2], rtol=1e-3)

@@ -15,9 +15,8 @@ import torch
 from mpi.runs import check_same, evaluated, log_of, summary, train_into
 from mpi.serial import serial_curve
 from mpi.small import written
-from mpi.training import CHOICES, build_trainer, configure, generated, plugin_of
+from mpi.training import build_trainer, configure, generated, plugin_of, traffic_of
 
-from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoint_path, checkpoints
 from hpcgnn.errors import CheckpointError, ConfigError
 from hpcgnn.extras.recipes.learned_features import LearnedFeatures, learned_path
@@ -96,10 +95,7 @@ def test_the_curve_of_a_serial_oracle(comm, files, name, inputs, halo):
 def test_rows_are_never_summed_over_ranks(comm, planted):
     """An all-reduce carries the gradients of the model alone."""
     trainer = build_trainer(comm, configure(planted[0], features="learned:8", hidden=4), "metis", 60)
-    comm.ledger.take()
-    trainer.step(0)
-    weights = sum(parameter.numel() for parameter in trainer.model.parameters())
-    sent = comm.ledger.take()
+    weights, sent = sum(parameter.numel() for parameter in trainer.model.parameters()), traffic_of(trainer, 0)
     reduced = sent["allreduce"].bytes_sent if "allreduce" in sent else 0
     assert reduced == 4 * weights
     assert all(entry.bytes_sent < 4096 for kind, entry in sent.items() if kind not in ("halo_forward", "halo_backward"))
@@ -159,12 +155,6 @@ def test_what_is_ignored_is_said_once(comm, planted, shared_path):
     run(comm, planted[6], shared_path / "run", features="degree", epochs=1)
     log = log_of(shared_path / "run")
     assert log.count("the 6 features of the graph are ignored by --features degree") == 1
-
-
-@pytest.mark.parametrize("features", ["learned", "learned:0"])
-def test_features_that_there_are_not(features):
-    with pytest.raises(ConfigError, match="edges, learned:D with D from 1 to 65536"):
-        make_config({"graph": "g.h5", "features": features}, CHOICES)
 
 
 def test_learned_features_are_refused_where_no_rank_can_send_to_another_alone(comm, planted, monkeypatch, shared_path):

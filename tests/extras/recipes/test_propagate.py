@@ -8,15 +8,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from mpi.runs import session_of
+from mpi.runs import predicted, session_of, train_into
 from mpi.small import written
 from mpi.training import CHOICES, build_trainer, configure, curve, outputs_and_gradients
 
 from hpcgnn.__main__ import build_parser
-from hpcgnn.app.predict import PredictRequest, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.recipes.hops import HopRequest
 from hpcgnn.extras.recipes.propagate import propagate_features
@@ -155,7 +151,6 @@ def test_outputs_gradients_and_nothing_sent(comm, typed, shared_path, layers, la
 
 
 @pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     """With dropout, batch norm and resuming, and on to predictions."""
     file = propagated(comm, typed["undirected"], shared_path, operators=("sym", "ppr"))
@@ -164,14 +159,10 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
     found = curve(comm, configure(file, **options), "random-clusters", None, 4)
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     assert expected[-1] < expected[0]
-    session, run_dir = session_of(comm), str(shared_path / "run")
-    config = configure(file, run_dir=run_dir, epochs=3, partition="random-clusters", **options)
-    assert train(config, session) == 0
-    assert train(config.replace(epochs=5, resume=True), session) == 0
-    comm.barrier()
-    config = make_config(options_of_run(run_dir, {}), CHOICES)
-    assert predict(config, session, "last", PredictRequest(str(shared_path / "p.h5"), layer=1)) == 0
-    comm.barrier()
+    run_dir, options = shared_path / "run", options | {"partition": "random-clusters"}
+    train_into(comm, file, run_dir, epochs=3, **options)
+    train_into(comm, file, run_dir, epochs=5, resume=True, **options)
+    predicted(comm, run_dir, shared_path / "p.h5", layer=1)
     with h5py.File(shared_path / "p.h5") as written_file:
         assert written_file["embedding"].shape == (NODES, 5 * 16)
     comm.barrier()
@@ -179,9 +170,8 @@ def test_a_run_on_any_number_of_ranks(comm, typed, shared_path):
         with h5py.File(file, "r+") as changed:
             changed.attrs.update(num_feature_parts=4, uuid=np.bytes_(str(uuid.uuid4())))
     comm.barrier()
-    config = make_config(options_of_run(run_dir, {"graph": str(file)}), CHOICES)
     with pytest.raises(GraphError, match="expected parts of the features 5, got 4"):
-        predict(config, session, "last", PredictRequest(str(shared_path / "q.h5"), other_graph=True))
+        predicted(comm, run_dir, shared_path / "q.h5", graph=file)
 
 
 @pytest.mark.ranks(2)
@@ -202,10 +192,7 @@ def test_what_does_not_go_together_is_refused(comm, typed, shared_path):
 
 @pytest.mark.ranks(1)
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        *("--operators sym,gcn", "--operators sym,sym", "--hops 0", "--teleport 2", "--label-hops 0"),
-    ],
+    "wrong", [*("--operators sym,gcn", "--operators sym,sym", "--hops 0", "--teleport 2", "--label-hops 0")]
 )
 def test_words_that_are_refused(wrong):
     with pytest.raises(ConfigError, match=f"{wrong.split()[0]}: expected"):

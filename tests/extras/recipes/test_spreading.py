@@ -4,7 +4,6 @@ The reference is SciPy's sparse matrices in one process.
 """
 
 import csv
-import json
 
 import graphs
 import h5py
@@ -12,17 +11,12 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
-from mpi.runs import session_of
+from mpi.runs import evaluated, predicted, session_of, train_into
 from mpi.small import stored
 from mpi.training import CHOICES, configure, make_graphs
 
 from hpcgnn.__main__ import build_parser
 from hpcgnn.app.corrections import CORRECTIONS, asked
-from hpcgnn.app.evaluate import evaluate
-from hpcgnn.app.predict import PredictRequest, predict
-from hpcgnn.app.resuming import options_of_run
-from hpcgnn.app.train import train
-from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.extras.recipes.correct_and_smooth import CorrectAndSmooth
@@ -106,23 +100,15 @@ def plain(path):
 
 
 @pytest.mark.ranks(2)
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_is_corrected_and_its_predictions_are(comm, planted, shared_path):
     """The classes of a run that had only just begun to learn, which its neighbours' labels make better."""
-    path, session, run_dir = planted["undirected"], session_of(comm), shared_path / "run"
-    usual = {"model": "sage", "layers": 2, "epochs": 2, "precision": "fp64", "partition": "metis", "hidden": 4}
-    assert train(configure(path, run_dir=str(run_dir), **usual), session) == 0
-    comm.barrier()
-    config, options = make_config(options_of_run(run_dir, {}), CHOICES), CorrectAndSmooth(20, 0.8, 0.7)
+    path, run_dir, options = planted["undirected"], shared_path / "run", CorrectAndSmooth(20, 0.8, 0.7)
+    train_into(comm, path, run_dir, model="sage", layers=2, epochs=2, precision="fp64", hidden=4)
     found, probabilities = [], []
     for corrections in ([], [options]):
-        assert evaluate(config, session, "last", corrections) == 0
-        comm.barrier()
-        found.append(json.loads((run_dir / "evaluation.json").read_text()))
-        output = str(shared_path / f"{len(corrections)}.h5")
-        request = PredictRequest(output, probabilities=True, corrections=corrections)
-        assert predict(config, session, "last", request) == 0
-        comm.barrier()
+        found.append(evaluated(comm, run_dir, "last", corrections))
+        output = shared_path / f"{len(corrections)}.h5"
+        predicted(comm, run_dir, output, probabilities=True, corrections=corrections)
         with h5py.File(output) as file:
             probabilities.append(file["probability"][:])
             assert ("correct_and_smooth" in file.attrs) == bool(corrections)

@@ -11,7 +11,7 @@ from mpi.estimate.test_estimated import check_case
 from mpi.gathering import both_ways, check_rows, sent_both_ways, whole
 from mpi.graph import test_nothing_of_size_n
 from mpi.nn import formulas
-from mpi.ops.test_attention import KEY, P, edge_mask
+from mpi.ops.test_attention import KEY, P, edge_mask, random_inputs
 from mpi.ops.test_operators import local as share  # noqa: F401
 from mpi.runs import log_of, summary, train_into
 from mpi.schedules import emulated
@@ -79,10 +79,9 @@ def test_attention(comm, session_path, shape):
         policy = make_policy(comm, local, delay)
         inputs, of_others = [], []
         for epoch in range(EPOCHS):
-            random = np.random.default_rng(epoch)
-            inputs.append(torch.from_numpy(random.standard_normal((n, f + 2 * h))))
-            gy = torch.from_numpy(random.standard_normal((n, shape.width if shape.average else f)))
-            own = inputs[epoch].clone().requires_grad_()
+            projected, gy = random_inputs(graph, shape, epoch)
+            inputs.append(projected)
+            own = projected.clone().requires_grad_()
             others = inputs[used_in(epoch, delay)].clone().requires_grad_()
             expected = layer(own, others)
             g_own, g_others = torch.autograd.grad(expected, (own, others), gy, allow_unused=True)

@@ -13,7 +13,7 @@ from hpcgnn.errors import ConfigError
 
 from .serial import RATE, Exact, Serial
 
-pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.usefixtures("no_pictures")]
+pytestmark = pytest.mark.ranks(2, 3)
 
 ORACLES = {"historical": Serial, "batches": Exact}
 MODELS = {

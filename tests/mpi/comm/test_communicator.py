@@ -17,14 +17,7 @@ pytestmark = [pytest.mark.ranks(2, 3), pytest.mark.processes]
 
 DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32)
 #: Of everything that is sent: rows as they are and narrowed, row numbers, masks, bytes.
-SENT_DTYPES = (
-    *DTYPES,
-    torch.bfloat16,
-    torch.float16,
-    torch.int8,
-    torch.uint8,
-    torch.bool,
-)
+SENT_DTYPES = (*DTYPES, torch.bfloat16, torch.float16, torch.int8, torch.uint8, torch.bool)
 #: Beyond what travels at once: a message of so many numbers waits until its receiver is there.
 LARGE = 300_000
 

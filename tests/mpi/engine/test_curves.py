@@ -60,11 +60,7 @@ WAYS = {
     "pruned gcn": ("few train", {}, PRUNED),
     "pruned sage": ("few train, directed", {"model": "sage", "norm": "layer"}, PRUNED),
     "pruned gin": ("few train", {"model": "gin", "residual": True}, PRUNED),
-    "pruned gat": (
-        "few train, directed",
-        {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3},
-        PRUNED,
-    ),
+    "pruned gat": ("few train, directed", {"model": "gat", "heads": 2, "hidden": 8, "attention_dropout": 0.3}, PRUNED),
     "pruned, from the features": ("few train", {"model": "sage", "input_dropout": "raw", "hidden": 32}, PRUNED),
     "pruned sgc": ("few train", {"model": "sgc", "keep_input": "always"}, PRUNED),
     "fewest rows": ("directed multi-label", SAGE, LEAST),

@@ -18,7 +18,7 @@ from hpcgnn.schedules.full_halo import FullHalo
 from .. import small
 from ..linear import check_linear
 from ..nodes import NODES, emulated
-from ..training import build_trainer, configure, curve
+from ..training import build_trainer, configure, curve, traffic_of
 
 pytestmark = pytest.mark.ranks(2, 3, 4)
 
@@ -28,12 +28,6 @@ def node(request, comm):
     """The NodeMemory of this rank, which its communicator has as well."""
     with emulated(comm, NODES[request.param](comm.rank)) as memory:
         yield memory
-
-
-@pytest.fixture(scope="module", params=small.GRAPHS)
-def stored(request, comm, session_path):
-    """(graph, layout, file) of every small graph."""
-    return small.stored(comm, session_path, request.param)
 
 
 def test_more_rows_than_int32_numbers_are_refused_by_all_ranks(comm, session_path, monkeypatch):
@@ -73,9 +67,7 @@ def test_linear_aggregation(comm, stored, node):
 def test_nothing_is_sent_and_nothing_copied(comm, graph):
     """A layer's matrices are read as they are: after two epochs none is added, and all are known."""
     trainer = build_trainer(comm, configure(graph, model="sage", intra_node="shared"), "metis")
-    comm.ledger.take()
-    trainer.step(0)
-    kinds = comm.ledger.take()
+    kinds = traffic_of(trainer, 0)
     trainer.step(1)
     before = trainer.views.in_place.own_bytes
     trainer.step(2)

@@ -18,12 +18,6 @@ from ..linear import check_linear
 from ..training import build_trainer, configure
 
 
-@pytest.fixture(scope="module", params=small.GRAPHS)
-def stored(request, comm, session_path):
-    """(graph, layout, file) of every small graph."""
-    return small.stored(comm, session_path, request.param)
-
-
 def least(edges):
     """The vertices of a least cover of these pairs, which are as many as a largest matching has edges: found by one
     search after another.

@@ -11,7 +11,7 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.options.inputs import inputs_of
 
-from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows
+from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save
 from ..gathering import whole
 from ..runs import session_of
 from ..training import configure, curve
@@ -24,19 +24,14 @@ def means(graph, src, dst, rows):
     return total / np.maximum(np.bincount(dst, minlength=graph.num_nodes), 1)[:, None]
 
 
-@pytest.fixture(scope="module")
-def files(comm, session_path):
-    return written_with_rows(comm, session_path)
-
-
 @pytest.mark.parametrize("name", GRAPHS)
-def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, drawn=None):
+def test_columns_beside_a_list_of_all_edges(comm, edge_files, monkeypatch, name, drawn=None):
     """Added self loops, and edges that `drawn` takes out, have no part in a mean."""
     monkeypatch.setattr("hpcgnn.graph.own_rows._TILE_EDGES", 5)
     graph, rows = GRAPHS[name], rows_of(GRAPHS[name])
     kept = slice(None) if drawn is None else drawn.sides(graph.src, graph.dst, graph.num_nodes) == 0
     expected = means(graph, graph.src[kept], graph.dst[kept], rows[kept])
-    with GraphFile(files[name]) as file:
+    with GraphFile(edge_files[name]) as file:
         for owner in maps_of(comm, file):
             options = {"inputs": inputs_of("file+edges"), **({} if drawn is None else {"task_edges": drawn})}
             local = load_local_graph(file, owner, comm, 7, "add", torch.float64, **options)
@@ -45,9 +40,9 @@ def test_columns_beside_a_list_of_all_edges(comm, files, monkeypatch, name, draw
 
 
 @pytest.mark.ranks(2)
-def test_training(comm, files, session_path):
+def test_training(comm, edge_files, session_path):
     """The curve equals the same columns' as features of the file. (Predictions: nn/test_edge_features.py.)"""
-    graph, path = GRAPHS["random directed"], files["random directed"]
+    graph, path = GRAPHS["random directed"], edge_files["random directed"]
     columns = means(graph, graph.src, graph.dst, rows_of(graph)).astype(np.float32)
     same = save(comm, session_path / "edge-means-same.h5", graphs.replace(graph, features=columns))
     usual = {"model": "sage", "precision": "fp64", "dropout": 0.3}

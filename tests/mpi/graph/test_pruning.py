@@ -6,7 +6,8 @@ import pytest
 from hpcgnn.graph.transforms.pruning import WORTHWHILE
 from hpcgnn.graphfile.storage import SPLITS, GraphFile
 
-from ..training import CLASSES, GRAPHS, build_trainer, configure, few_train
+from ..gathering import sent_both_ways
+from ..training import CLASSES, GRAPHS, build_trainer, configure, few_train, traffic_of
 
 
 def whole_graph(path, ranks):
@@ -28,9 +29,7 @@ def test_rows_sent_are_those_that_are_needed(comm, session_path, name):
         needed[-1][src[needed[-2][dst]]] = True
     trainer = build_trainer(comm, configure(path, model="sage", keep_input="always", prune="auto"), "metis")
     trainer.step(0)
-    comm.ledger.take()
-    trainer.step(1)
-    step = comm.ledger.take()
+    step = traffic_of(trainer, 1)
     assert needed[2].mean() < WORTHWHILE and all(trainer.views.shares), "this graph prunes all layers"
     wanted = [0, 0]
     for layer, width, outputs in ((1, 16, needed[1]), (2, CLASSES, needed[0])):
@@ -39,9 +38,7 @@ def test_rows_sent_are_those_that_are_needed(comm, session_path, name):
         # Distinct pairs of a row and a rank of another owner that computes with it, forwards and backwards.
         for direction, (row, user) in enumerate(((src, dst), (dst, src))):
             wanted[direction] += 4 * width * len(set(zip(row[away], owner[user[away]])))
-    kinds = "halo_forward", "halo_backward"
-    sent = comm.allgather_object([step[kind].bytes_sent if kind in step else 0 for kind in kinds])
-    assert [sum(each) for each in zip(*sent)] == wanted
+    assert [sum(each) for each in zip(*comm.allgather_object(sent_both_ways(step)))] == wanted
 
 
 def test_ranks_without_training_nodes_and_unpruned_graphs(comm, graph):

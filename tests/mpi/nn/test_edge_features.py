@@ -18,22 +18,17 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.registry import ignored
 from hpcgnn.plan.model_spec import model_spec
 
-from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save, written_with_rows
+from ..edge_rows import EDGE, GRAPHS, maps_of, rows_of, save
 from ..runs import of_run, session_of, train_into
 from ..training import build_trainer, configure
 from .test_message_layers import expected_of
 
 
-@pytest.fixture(scope="module")
-def files(comm, session_path):
-    return written_with_rows(comm, session_path)
-
-
 @pytest.mark.parametrize("number", [0, 1])
-def test_shares_of_their_own_keep_the_rows(comm, files, number):
+def test_shares_of_their_own_keep_the_rows(comm, edge_files, number):
     """Whoever trains on own nodes alone (tma, stale) finds the same row for an edge."""
     graph, rows = GRAPHS["random directed"], rows_of(GRAPHS["random directed"])
-    with GraphFile(files[graph.name]) as file:
+    with GraphFile(edge_files[graph.name]) as file:
         owner = maps_of(comm, file)[number]
         local = load_local_graph(file, owner, comm, 7, "keep", torch.float64, True, edge_features=True)
     share, mine = with_halo(local, comm), np.isin(graph.dst, local.original_id.numpy())
@@ -60,10 +55,10 @@ def test_shares_of_their_own_keep_the_rows(comm, files, number):
         ({"model": "sage", "features": "edges"}, "expected features 4, got 3"),
     ],
 )
-def test_predictions_on_another_graph(comm, files, session_path, shared_path, options, words):
+def test_predictions_on_another_graph(comm, edge_files, session_path, shared_path, options, words):
     """Its features of edges are read if the run's were, and must then be as many."""
     graph, session = GRAPHS["random directed"], session_of(comm)
-    train_into(comm, files[graph.name], shared_path / "run", epochs=1, **options)
+    train_into(comm, edge_files[graph.name], shared_path / "run", epochs=1, **options)
     for width in (EDGE, EDGE - 1):
         path = session_path / f"edge-other-{width}.h5"
         other = of_run(shared_path / "run", graph=save(comm, path, graph, edge_features=rows_of(graph)[:, :width]))
@@ -73,8 +68,8 @@ def test_predictions_on_another_graph(comm, files, session_path, shared_path, op
             assert found.trainer.plan.spec.edge_features == (EDGE if options["model"] == "gine" else 0)
 
 
-def test_what_is_not_read_is_said(files):
-    path = files["random undirected weighted"]
+def test_what_is_not_read_is_said(edge_files):
+    path = edge_files["random undirected weighted"]
     with GraphFile(path) as file:
         meta = file.meta
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ..training import CLASSES, FEATURES, build_trainer, configure, few_train
+from ..training import CLASSES, FEATURES, build_trainer, configure, few_train, traffic_of
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -43,9 +43,7 @@ def test_hidden_states_and_halos_take_half_the_bytes(comm, session_path):
     path, kept = few_train(comm, session_path)["undirected"], []
     for precision, size in (("fp32", 4), ("mixed", 2)):
         trainer = trained(comm, path, epochs=1, model="gcn", keep_input="always", precision=precision)[2]
-        comm.ledger.take()
-        trainer.step(1)
-        step = comm.ledger.take()
+        step = traffic_of(trainer, 1)
         plan = trainer.schedule.halo.inward.plan
         for kind in ("halo_forward", "halo_backward") if plan.num_boundary else ():
             assert step[kind].bytes_sent == plan.num_boundary * size * (16 + CLASSES)

@@ -18,7 +18,7 @@ from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.plugins.registry import make_plugins
 
-from ..gathering import whole
+from ..gathering import check_rows
 from ..small import edges_of, written
 from ..training import outputs_and_gradients, widest_row
 
@@ -85,7 +85,7 @@ def make_trainer(comm, spec, path, cluster_to_rank, rows=9, **options):
             draws = torch.Generator().manual_seed(index)
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=draws, dtype=parameter.dtype))
     trainer.random.epoch = EPOCH
-    return local, trainer
+    return trainer
 
 
 def self_loops_of(spec):
@@ -125,27 +125,32 @@ def on_rank_0(comm, function, *arguments):
     return comm.broadcast_object(function(*arguments) if comm.rank == 0 else None)
 
 
-def compare(comm, name, file, spec, map_name, **options):
-    """Raise AssertionError where the model differs from the oracle; returns the Trainer."""
-    graph, (where, path) = GRAPHS[name], file
-    local, trainer = make_trainer(comm, spec, path, where.maps[map_name], **options)
-    assert isinstance(local.features, SparseRows) == spec.sparse_input
-    assert spec.keeps_input == is_kept(spec)
+def check(comm, trainer, spec, trained, evaluated):
+    """Hold the outputs and gradients of a step against the oracle's on one graph, and outputs without dropout against
+    those on another.
+    """
     state = dict(trainer.model.named_parameters())
-    logits, loss, gradients = on_rank_0(comm, right, graph, spec, state, True)
+    logits, loss, gradients = on_rank_0(comm, right, trained, spec, state, True)
     mine, share, _ = outputs_and_gradients(trainer, trainer.graph)
-    np.testing.assert_allclose(whole(comm, local, mine), logits, rtol=0, atol=1e-9)
+    check_rows(comm, trainer.local, mine, logits)
     assert float(comm.total(share.detach().clone())) == pytest.approx(loss, abs=1e-9)
     assert gradients.keys() == state.keys()
-    for parameter in state:
-        torch.testing.assert_close(
-            state[parameter].grad, gradients[parameter], rtol=0, atol=1e-9, msg=lambda text: f"{parameter}: {text}"
-        )
-    if spec.options.norm != "batch":  # without dropout; batch norm would use its running statistics
-        logits, _, _ = on_rank_0(comm, right, graph, spec, state, False)
+    for name in state:
+        np.testing.assert_allclose(state[name].grad, gradients[name], rtol=0, atol=1e-9, err_msg=name)
+    if spec.options.norm != "batch":  # which would use its running statistics
         trainer.model.eval()
         with torch.no_grad():
-            np.testing.assert_allclose(whole(comm, local, trainer.model(trainer.graph)), logits, rtol=0, atol=1e-9)
+            own = trainer.model(trainer.graph)
+        check_rows(comm, trainer.local, own, on_rank_0(comm, right, evaluated, spec, state, False)[0])
+
+
+def compare(comm, name, file, spec, map_name, **options):
+    """Raise AssertionError where the model differs from the oracle; returns the Trainer."""
+    where, path = file
+    trainer = make_trainer(comm, spec, path, where.maps[map_name], **options)
+    assert isinstance(trainer.local.features, SparseRows) == spec.sparse_input
+    assert spec.keeps_input == is_kept(spec)
+    check(comm, trainer, spec, GRAPHS[name], GRAPHS[name])
     return trainer
 
 

@@ -10,15 +10,8 @@ from asking import aggregate
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.full_halo import FullHalo
 
-from .. import small
 from ..gathering import whole
 from ..linear import check_linear
-
-
-@pytest.fixture(scope="module", params=small.GRAPHS)
-def stored(request, comm, session_path):
-    """(graph, layout, file) of every small graph."""
-    return small.stored(comm, session_path, request.param)
 
 
 def check(comm, stored, map_name, dtype, halo_buffer, self_loops):

@@ -45,11 +45,8 @@ def pipegcn(graph, x, labels, train, parameters, kind, layers, kept, mask):
         known.append((h, used, weight))
         h = torch.relu(y) * mask(layer + 1, y) if layer + 1 < layers else y
     value = oracle.loss(h, labels, train)
-    g = (
-        (torch.softmax(h, 1) - torch.nn.functional.one_hot(labels.clamp(min=0), h.shape[1]))
-        * train[:, None]
-        / train.sum()
-    )
+    error = torch.softmax(h, 1) - torch.nn.functional.one_hot(labels.clamp(min=0), h.shape[1])
+    g = error * train[:, None] / train.sum()
     for layer in reversed(range(layers)):
         h, used, weight = known[layer]
         get(layer, f"{own or neighbour}.bias").grad = g.sum(0)

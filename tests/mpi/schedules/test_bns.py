@@ -6,7 +6,6 @@ import graphs
 import numpy as np
 import oracle
 import pytest
-import torch
 from asking import aggregate, attend
 
 from hpcgnn.exchange.buffers import HaloBuffers
@@ -17,7 +16,7 @@ from hpcgnn.ops.operator_context import HaloFacts
 from hpcgnn.schedules.bns import SampledHalo
 
 from ..gathering import both_ways, check_rows, sent_both_ways
-from ..ops.test_attention import KEY, P, right
+from ..ops.test_attention import KEY, P, random_inputs, right
 from ..small import stored
 from ..training import build_trainer, configure
 
@@ -85,10 +84,7 @@ def test_attention(comm, session_path, name, shape):
     for map_name, rows, epoch in (("dealt", 1000, 0), ("one empty", 2, 1)):
         local, owner = graphs.load(file, where.maps[map_name], comm, cap=rows, self_loops="add"), where.owner(map_name)
         kept = kept_by(graph.num_nodes, owner, comm.size, epoch)
-        random = np.random.default_rng(epoch)
-        projected = torch.from_numpy(random.standard_normal((graph.num_nodes, shape.columns + 2 * shape.heads)))
-        gy = random.standard_normal((graph.num_nodes, shape.width if shape.average else shape.columns))
-        gy = torch.from_numpy(gy)
+        projected, gy = random_inputs(graph, shape, epoch)
 
         def used(src, dst):
             return kept[src, owner[dst]], np.where(owner[src] != owner[dst], -math.log(RATE), 0.0)

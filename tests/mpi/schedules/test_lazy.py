@@ -81,8 +81,7 @@ def test_the_curve_of_one_rank(comm, session_path, shared_path, case):
 
 @pytest.mark.processes
 @pytest.mark.parametrize(
-    "kind, hidden, precision, size",
-    [("gcn", 16, "fp32", 4), ("sage", 40, "fp64", 8), ("gat", 4, "fp32", 4)],
+    "kind, hidden, precision, size", [("gcn", 16, "fp32", 4), ("sage", 40, "fp64", 8), ("gat", 4, "fp32", 4)]
 )
 def test_what_is_sent(comm, graph, shared_path, kind, hidden, precision, size):
     """The input of every layer, once, and no gradient of a row: 4 · B · (d_in + Σ d_hidden) bytes in fp32."""
