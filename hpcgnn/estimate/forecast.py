@@ -125,7 +125,7 @@ def forecast(experiment: Experiment, shares: Shares, layers: Layers) -> Forecast
     assert trial.evaluation is not None
     lanes = CountedLanes(halos, experiment.probe.row_bytes, experiment.limit)
     halo, counted = lanes.traffic(trial.uses), True
-    requests = lanes.prepared(trial.all_uses)
+    requests = lanes.prepared(trial.streams)
     if experiment.plan.config.run.comm == "mpi":
         for rank, number in ((mean, requests.mean()), *((rank, requests[index]) for index, rank in ranks.items())):
             rank.growth += int(REQUEST * number)

@@ -290,13 +290,12 @@ class CountedLanes:
         return found
 
     def prepared(self, uses: Mapping[Place, Counter[Use]]) -> np.ndarray:
-        """int64 (P,): the requests that each rank prepares for them, to send and to receive: one for each message of a
-        turn and direction, for all kinds of traffic.
+        """int64 (P,): the requests that each rank prepares, to send and to receive: one for each message of a turn and
+        direction. uses: {use: how many streams have it}, of any kind.
         """
-        forms = {place: Counter({use._replace(kind=""): 0 for use in used}) for place, used in uses.items()}
         found = np.zeros(next(iter(self.halos.values())).nodes.ranks, np.int64)
-        for use, _, (_, sent, _, received) in self._of(forms):
-            found += (bool(use.rows.row_bytes) + (use.back is not None)) * (sent + received)
+        for use, streams, (_, sent, _, received) in self._of(uses):
+            found += streams * (bool(use.rows.row_bytes) + (use.back is not None)) * (sent + received)
         return found
 
     def _of(self, uses: Mapping[Place, Counter[Use]]) -> Iterator[tuple[Use, int, np.ndarray]]:

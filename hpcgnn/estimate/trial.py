@@ -45,7 +45,7 @@ class Trial:
         account: {(stage, phase): {item: bytes}}, see plugins/account.py; MAKING is the phase before the first epoch.
         loaded, parameters: bytes of the graph, and number of parameters.
         uses: {Place: {Use: times}} of streams in one epoch.
-        all_uses: those of all streams so far.
+        streams: {Place: {Use of any kind: how many streams have had it}}.
         sent: {kind: (messages, bytes)} of the ledger.
         summed: (messages, bytes) of sums over ranks.
         gathered: numbers that the streams of an epoch read along edges.
@@ -58,7 +58,7 @@ class Trial:
     account: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
     loaded: int = 0
     uses: dict[Place, Counter[Use]] = field(default_factory=dict)
-    all_uses: dict[Place, Counter[Use]] = field(default_factory=dict)
+    streams: dict[Place, Counter[Use]] = field(default_factory=dict)
     sent: dict[str, tuple[int, int]] = field(default_factory=dict)
     summed: tuple[int, int] = (0, 0)
     gathered: int = 0
@@ -170,7 +170,7 @@ class Experiment:
         found.account, found.evaluation = account, evaluation
         for stream, uses in _uses(trainer).items():
             if (place := place_of(stream, trainer.views)) is not None:
-                found.all_uses.setdefault(place, Counter()).update(uses)
+                found.streams.setdefault(place, Counter()).update({use._replace(kind="") for use in uses})
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
         found.loaded = loaded
         views, convs = trainer.views, trainer.model.convs
