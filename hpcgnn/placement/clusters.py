@@ -48,6 +48,7 @@ def map_clusters(sizes: np.ndarray, cluster_graph: Csr, num_ranks: int, seed: in
         return np.arange(num_ranks, dtype=np.int32)
     whole = indptr, indices, weights = without_diagonal(cluster_graph)
     linked = (np.diff(indptr) > 0) | (shares[:, 0] == 0) | (shares[:, 1:] > 0).any(axis=1)
+    linked[indices] = True  # a file may hold an edge in one direction alone
     if np.count_nonzero(linked) < num_ranks:
         linked[:] = True
     graph = indptr[np.append(linked, True)], (np.cumsum(linked) - 1)[indices], weights
