@@ -6,7 +6,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.kernels import Elu, one_pass, project, project_backward, stream_key
+from hpcgnn.kernels import Elu, Mask, dropout, multiply, one_pass, project, project_backward, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
 # Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the
@@ -142,3 +142,25 @@ def test_no_bit_depends_on_the_threads(kernels, set_threads, rows, depth, width,
         close(found[0][2] - 1, x.double().t() @ gradient.double(), rows**0.5)
     for others in found[1:]:
         assert all(torch.equal(mine, first) for mine, first in zip(others, found[0], strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shares", [False, True])
+def test_entries_dropped_on_the_way_in(kernels, dtype, shares):
+    """The numbers of dropout into a matrix, and of a product of that."""
+    if not one_pass(torch.float32):
+        pytest.skip("only products of our own drop entries")
+    draw = torch.Generator().manual_seed(1)
+    x, weight = torch.randn(197, 130, generator=draw).to(dtype), torch.randn(130, 33, generator=draw)
+    bias, gradient = torch.randn(33, generator=draw), torch.randn(197, 33, generator=draw)
+    ids, part = torch.randperm(197, generator=draw), torch.rand(197, generator=draw) if shares else None
+    mask, dropped = Mask(ids, KEY, 0.4, part), torch.empty(197, 130)
+    dropout(dropped, x, ids, KEY, 0.4, None, part)
+    assert 0.3 < float((dropped == 0).float().mean()) < 0.5 or shares
+    found, wanted = torch.ones(197, 33), torch.ones(197, 33)
+    project(found, x, weight, mask, bias=bias, add=True)
+    multiply(wanted, dropped, weight, bias, add=True)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+    g_weight = torch.zeros(130, 33)
+    project_backward(None, g_weight, x, gradient, weight, mask)
+    torch.testing.assert_close(g_weight, dropped.T @ gradient, rtol=1e-5, atol=1e-4)
