@@ -37,8 +37,8 @@ Parts = dict[str, float]
 
 @dataclass(frozen=True)
 class Counts:
-    """The exact counts of an epoch on the busiest rank. sent: bytes of rows that it sends
-    or receives. reduced: bytes of gradients and parameters that are summed.
+    """The exact counts of an epoch on the busiest rank. sent: bytes of rows that it sends, or receives if these are more.
+    reduced: bytes of gradients and parameters that are summed.
     """
 
     gathered: float
