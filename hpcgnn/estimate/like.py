@@ -37,7 +37,7 @@ Parts = dict[str, float]
 
 @dataclass(frozen=True)
 class Counts:
-    """The exact counts of an epoch on the busiest rank. sent: bytes of rows that it sends, or receives if these are more.
+    """The exact counts of an epoch on the busiest rank. sent: bytes of rows that it sends, or receives if that is more.
     reduced: bytes of gradients and parameters that are summed.
     """
 
