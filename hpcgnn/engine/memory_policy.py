@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from hpcgnn.engine.hooks import Plugin
-from hpcgnn.memory.saved_tensors import SavedTensor
+from hpcgnn.memory.arena import SavedTensor
 from hpcgnn.registry import Registry
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hpcgnn.exchange.buffers import HaloBuffers
     from hpcgnn.graph.local import LocalGraph
     from hpcgnn.graph.own_rows import OwnRows
-    from hpcgnn.memory.saved_tensors import StoredRows
+    from hpcgnn.memory.stored_rows import StoredRows
     from hpcgnn.plan.run_plan import RunPlan
 
 

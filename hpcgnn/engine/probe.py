@@ -21,7 +21,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graphfile.schema import Edges
-from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
+from hpcgnn.memory.arena import SavedTensor, SavedTensorPool
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.placement.order import LocalOrder, find_ends
 from hpcgnn.placement.ownership import Ownership

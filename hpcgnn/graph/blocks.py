@@ -7,6 +7,7 @@ edges.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class Block:
     edge: torch.Tensor | None = None
     returns: torch.Tensor | None = None
 
-    @property
+    @cached_property
     def num_rows(self) -> int:
         """Of the rows that are stored."""
         return len(self.indptr) - 1
@@ -89,30 +90,6 @@ class Block:
     def nbytes(self) -> int:
         tensors = self.indptr, self.indices, self.rows, self.weight, self.edge, self.returns
         return sum(t.nbytes for t in tensors if t is not None)
-
-    def multiply(
-        self,
-        source: torch.Tensor,
-        out: torch.Tensor,
-        source_scale: torch.Tensor | None,
-        row_scale: torch.Tensor | None,
-        accumulate: bool,
-    ) -> None:
-        """out[row] (+)= row_scale[row] · Σ_edges weight · source_scale[column] · source[column].
-
-        Shapes: source (columns, F), out (m, F), source_scale (columns,), row_scale (m,).
-        """
-        kernels.gather(
-            out,
-            source,
-            self.indptr,
-            self.indices,
-            rows=self.rows,
-            weight=self.weight,
-            source_scale=source_scale,
-            row_scale=row_scale,
-            accumulate=accumulate,
-        )
 
     def of_rows(self, indptr: torch.Tensor, rows: torch.Tensor) -> "Block":
         """The block of some consecutive rows of those that are stored: their part of indptr, and which they are."""

@@ -28,7 +28,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile, check_structure
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.placement.order import FoundEdges, find_ends, interior_last
 from hpcgnn.placement.ownership import Ownership

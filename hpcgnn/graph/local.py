@@ -13,7 +13,7 @@ from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graph.split import EdgeList, RemoteEdges, degrees_of, split_edges, with_loops
 from hpcgnn.graphfile.label_files import LABELS
 from hpcgnn.graphfile.storage import SPLITS
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 from hpcgnn.placement.order import FoundEdges, LocalOrder
 
 

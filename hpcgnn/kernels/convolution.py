@@ -77,7 +77,7 @@ def convolves(*matrices: torch.Tensor | None) -> bool:
     kernels (see library.py) wants to see each.
     """
     native = (library.state.loaded or library.load()).native
-    fits = native is not None and library.state.watch is None and native.has_products(torch.float32)
+    fits = native is not None and library.state.watch is None and torch.get_num_threads() >= native.own_products_from
     for each in matrices:
         fits = fits and (each is None or (each.dtype == torch.float32 and each.numel() > 0))
     return fits

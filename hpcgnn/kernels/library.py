@@ -17,6 +17,7 @@ the error names the difference and the remedy.
 
 import contextlib
 import ctypes
+import math
 import os
 import sysconfig
 import warnings
@@ -50,7 +51,7 @@ class Native:
 
     Attributes:
         library, path: the functions, and the code of the vector path.
-        own_products_from: with this number of threads or more, products of float32 are our own; None: never.
+        own_products_from: with this number of threads or more, products of float32 are our own.
     """
 
     def __init__(self, library: ctypes.CDLL, vector_path: str) -> None:
@@ -58,21 +59,16 @@ class Native:
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]
-        self.own_products_from: int | None = None
+        self.own_products_from = math.inf
         # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
         # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
         multiplies = library.hg_multiplies()
         if vector_path != "baseline" and multiplies and torch.backends.mkl.is_available():
-            many = MANY_THREADS if vector_path == "avx512" else None
+            many = MANY_THREADS if vector_path == "avx512" else math.inf
             self.own_products_from = 1 if multiplies == 2 else many
 
     def supported_paths(self) -> list[str]:
         return [name for name, code in VECTOR_PATHS.items() if self.library.hg_supports(code)]
-
-    def has_products(self, dtype: torch.dtype, threads: int | None = None) -> bool:
-        """Whether products of this type are not torch's. threads: of a process (None: of this one, now)."""
-        fewest = self.own_products_from
-        return fewest is not None and dtype == torch.float32 and (threads or torch.get_num_threads()) >= fewest
 
 
 class LibraryError(HpcgnnError, ImportError):
@@ -199,7 +195,7 @@ def describe() -> dict[str, Any]:
     """
     loaded = load()
     native = loaded.native
-    own = native is not None and native.has_products(torch.float32)
+    own = native is not None and torch.get_num_threads() >= native.own_products_from
     return {
         "native": native is not None,
         "reason": loaded.reason,

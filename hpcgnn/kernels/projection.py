@@ -148,8 +148,8 @@ def one_pass(dtype: torch.dtype, threads: int | None = None) -> bool:
     """Whether projections with weights of this type are made in one pass, which needs no memory of the caller's:
     neither for steps, nor, with float32, to widen rows of bfloat16. threads: of a process (None: of this one).
     """
-    native = library.load().native
-    return native is not None and native.has_products(dtype, threads)
+    native, threads = library.load().native, threads or torch.get_num_threads()
+    return native is not None and dtype == torch.float32 and threads >= native.own_products_from
 
 
 def project(

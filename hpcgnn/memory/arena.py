@@ -8,7 +8,7 @@ arena allocates nothing. It asks for huge pages, which a gather of random rows n
 The last reference may go in the collector of garbage, in the middle of any function, or in another thread. So returned
 memory only enters a queue, and the thread that takes memory empties the queue.
 
-Who keeps tensors that are saved for later (saved_tensors.py) is asked before the arena grows.
+Tensors that are saved for later are kept by a pool, which is asked before the arena grows.
 """
 
 import functools
@@ -21,8 +21,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
 
 #: The size of a page: large memory begins at a multiple of it, and has as many bytes.
 GRAIN = 4096
@@ -49,6 +47,41 @@ def lent(
     weakref.finalize(taken, give_back).atexit = False
     storage = torch.from_numpy(taken).untyped_storage()
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+
+
+class SavedTensor:
+    """A tensor for later. memory() returns its memory, the same one whenever it is called; None: it stays in memory."""
+
+    def __init__(self, tensor: torch.Tensor, memory: Callable[[], torch.UntypedStorage] | None = None) -> None:
+        self._tensor = tensor if memory is None else None
+        self._memory = memory
+        self._like = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def tensor(self) -> torch.Tensor:
+        """It, in memory. While any tensor with the same memory is kept, all get the same memory back."""
+        if self._memory is None:
+            assert self._tensor is not None, "it stays in memory"
+            return self._tensor
+        dtype, offset, shape, stride = self._like
+        return torch.empty(0, dtype=dtype).set_(self._memory(), offset, shape, stride)
+
+
+class SavedTensorPool:
+    """Keeps saved tensors in memory. A subclass may put them elsewhere, to stay within a number of bytes."""
+
+    def keep(self, tensor: torch.Tensor) -> SavedTensor:
+        """A tensor, which nobody writes to until it is asked for."""
+        return SavedTensor(tensor)
+
+    def note(self, taken: int) -> None:
+        """taken: bytes in use of the arena, after each that it gives."""
+
+    def gone(self, address: int) -> None:
+        """Memory of the arena at this address is free again."""
+
+    def make_room(self, size: int) -> bool:
+        """Whether memory was freed because the arena may not grow by `size` bytes."""
+        return False
 
 
 #: Smaller tensors are from malloc.

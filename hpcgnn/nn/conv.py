@@ -5,6 +5,8 @@ the two apart, a constant input can be aggregated once and kept. Since A(xW) = (
 after the transformation; we send the narrower of the two.
 """
 
+from collections.abc import Callable
+from operator import attrgetter
 from typing import cast
 
 import torch
@@ -12,8 +14,7 @@ from torch import nn
 
 from hpcgnn.nn.graph import Graph
 from hpcgnn.ops.convolve import Convolve
-from hpcgnn.ops.draws import Purpose
-from hpcgnn.ops.dropout import ReluDropout
+from hpcgnn.ops.draws import Purpose, ReluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input
 from hpcgnn.ops.operators import WeightedSum
@@ -22,6 +23,17 @@ from hpcgnn.traits import LayerTraits
 
 #: (W_n (d_in, d_out), W_s (d_in, d_out) or None, b (d_out,) or None).
 Weights = tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]
+
+
+def weights_of(neighbour: str, own: str | None, bias: str) -> Callable[["Conv"], Weights]:
+    """`weights` of a layer, by the names of its parameters."""
+    read = attrgetter(neighbour, own or bias, bias)
+
+    def weights(layer: "Conv") -> Weights:
+        neighbour, beside, bias = read(layer)
+        return neighbour, None if own is None else beside, bias
+
+    return weights
 
 
 class Conv(nn.Module):
@@ -75,7 +87,7 @@ class Conv(nn.Module):
             x: input of the layer.
             p: rate of dropout.
             layer: number of the layer, a key of the draws.
-            scaled: whether dropout of a sum has the noise of a mean of rows (ops/dropout.py).
+            scaled: whether dropout of a sum has the noise of a mean of rows (ops/draws.py).
         """
         neighbour, own, bias = self.weights()
         parts = [(aggregate, neighbour, Purpose.DROPOUT_AGGREGATE)]

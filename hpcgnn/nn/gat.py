@@ -21,7 +21,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.additive_attention import Attending, AttentionShape
-from hpcgnn.ops.dropout import EluDropout
+from hpcgnn.ops.draws import EluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, Input
 from hpcgnn.traits import LayerTraits

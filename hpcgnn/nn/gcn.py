@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.nn.conv import Conv, LinearConv, Weights
+from hpcgnn.nn.conv import Conv, LinearConv, weights_of
 from hpcgnn.nn.entry import LINEAR, ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
@@ -20,26 +20,22 @@ from hpcgnn.traits import LayerTraits
 class GCNConv(LinearConv):
     norm = "sym"
     traits = replace(LinearConv.traits, self_loops="add")
+    weights = weights_of("linear.weight", None, "linear.bias")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.linear = Linear(d_in, d_out, dtype=dtype, start="glorot")
-
-    def weights(self) -> Weights:
-        return self.linear.weight, None, self.linear.bias
 
 
 class ResidualGCNConv(GCNConv):
     """With a linear map of the own row beside the convolution (`--linear-residual`): one operator, as SAGE's."""
 
     traits = replace(GCNConv.traits, reads_self=True)
+    weights = weights_of("linear.weight", "own.weight", "linear.bias")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out, dtype)
         self.own = Linear(d_in, d_out, bias=False, dtype=dtype)
-
-    def weights(self) -> Weights:
-        return self.linear.weight, self.own.weight, self.linear.bias
 
 
 def _layer(spec: ModelSpec) -> type[GCNConv]:
@@ -57,6 +53,7 @@ class SGCConv(Conv):
         reads_self=False,
         input="product",
     )
+    weights = weights_of("linear.weight", None, "linear.bias")
 
     def __init__(self, d_in: int, d_out: int, hops: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
@@ -67,9 +64,6 @@ class SGCConv(Conv):
         for _ in range(self.hops):
             x = graph.aggregate(x, self.norm)
         return x
-
-    def weights(self) -> Weights:
-        return self.linear.weight, None, self.linear.bias
 
 
 def _one_map(layer: type[SGCConv], spec: ModelSpec) -> Model:

@@ -20,8 +20,7 @@ from hpcgnn.kernels import RowScores
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
-from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.dropout import Drop, EluDropout, ReluDropout, dropout
+from hpcgnn.ops.draws import Drop, EluDropout, Purpose, Randomness, ReluDropout, dropout
 from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
@@ -172,7 +171,7 @@ class Graph:
         return edges
 
     def activation(self, kind: Callable[[torch.Tensor, int, float], Activated], p: float, layer: int) -> Activated:
-        """kind (see ops/dropout.py) with dropout of rate p, for a layer to apply to its own input."""
+        """kind (see ops/draws.py) with dropout of rate p, for a layer to apply to its own input."""
         return kind(self.ids, self._random.key(Purpose.DROPOUT, layer), p)
 
     def aggregate(self, x: Rows, norm: str) -> Rows:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from hpcgnn.nn.conv import LinearConv, Weights
+from hpcgnn.nn.conv import LinearConv, weights_of
 from hpcgnn.nn.entry import LINEAR, ModelEntry
 from hpcgnn.nn.linear import Linear
 
@@ -13,14 +13,12 @@ class SAGEConv(LinearConv):
     norm = "mean"
     traits = replace(LinearConv.traits, reads_self=True)
     last_biases = ("own",)
+    weights = weights_of("neighbour.weight", "own.weight", "own.bias")
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype | None = None) -> None:
         super().__init__(d_in, d_out)
         self.neighbour = Linear(d_in, d_out, bias=False, dtype=dtype)
         self.own = Linear(d_in, d_out, dtype=dtype)
-
-    def weights(self) -> Weights:
-        return self.neighbour.weight, self.own.weight, self.own.bias
 
 
 MODEL = ModelEntry(lambda spec: SAGEConv, LINEAR)

@@ -20,10 +20,9 @@ from typing import Any, cast
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.saved_tensors import SavedTensor
+from hpcgnn.memory.arena import Arena, SavedTensor
 from hpcgnn.ops.additive_attention import AdditiveAttention, Attending, AttentionShape
-from hpcgnn.ops.dropout import EluDropout
+from hpcgnn.ops.draws import EluDropout
 from hpcgnn.ops.handover import BorrowedBuffer, Handover
 from hpcgnn.ops.layer_input import ConstantRows
 from hpcgnn.ops.row_tiles import in_rows, row_tiles, tile_rows

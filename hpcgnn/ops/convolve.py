@@ -17,7 +17,7 @@ weights, as in PipeGCN (Wan et al., ICLR'22, algorithm 1):
     gW_n = (A x_used)^T gy        gW_s = x^T gy        gx = A^T (gy W_n^T) + gy W_s^T
 
 Otherwise a layer keeps x alone. Everything is done for some rows at a time, while they are in the cache. On one rank
-neither A(x) nor t ever exists as a whole. If x is the result of an activation in place (see dropout.py), the gradient
+neither A(x) nor t ever exists as a whole. If x is the result of an activation in place (see draws.py), the gradient
 of that activation's input is written over x, tile after tile. A step then has one matrix per layer. If x is constant,
 neither widened features nor dropped ones ever exist as a whole: a tile is widened, and its dropout drawn, in each
 direction.
@@ -31,9 +31,8 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.saved_tensors import SavedTensor
-from hpcgnn.ops.dropout import ReluDropout
+from hpcgnn.memory.arena import Arena, SavedTensor
+from hpcgnn.ops.draws import ReluDropout
 from hpcgnn.ops.layer_input import ConstantRows, reader
 from hpcgnn.ops.linear_aggregation import LinearOperator
 from hpcgnn.ops.row_tiles import Cast, read_type, row_tiles, tile_rows, tiles_or_all

@@ -14,15 +14,15 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.memory.saved_tensors import SavedTensor
-from hpcgnn.ops.dropout import EluDropout, ReluDropout
+from hpcgnn.memory.arena import SavedTensor
+from hpcgnn.ops.draws import EluDropout, ReluDropout
 
 
 class BorrowedBuffer:
     """Memory that a layer of attention lends with its output y (m, F), and what comes back in it.
 
     y: y as a plain tensor; its gradient comes back over it, times the shares where `scaled`. dots: (m, H), has the
-    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/saved_tensors.py). bias: (F,),
+    shares where `scaled`; D = <gy, y> per head comes back there. Both are kept (memory/arena.py). bias: (F,),
     the bias that is in y; its gradient comes back in `sums`.
     """
 

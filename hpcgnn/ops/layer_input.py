@@ -1,6 +1,6 @@
 """A layer's input that is no tensor: constant rows, which layers read some at a time, and sparse features.
 
-Rows that never change lie in memory or elsewhere (memory/saved_tensors.py), and are read in order. Dropout is drawn
+Rows that never change lie in memory or elsewhere (memory/stored_rows.py), and are read in order. Dropout is drawn
 anew each time they are read, so its result never exists as a whole.
 """
 
@@ -14,8 +14,8 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.saved_tensors import StoredRows
-from hpcgnn.ops.dropout import Drop
+from hpcgnn.memory.stored_rows import StoredRows
+from hpcgnn.ops.draws import Drop
 from hpcgnn.ops.row_tiles import Cast, Matrix, in_rows, read_type, sum_type, tile_rows, tiles_or_all
 
 #: read(rows) -> rows to compute with, a tile at most; valid until the next call.

@@ -140,6 +140,22 @@ class _Aggregate(torch.autograd.Function):
         return ctx.operator.multiply_transposed(gy), None
 
 
+def _multiply(
+    block: Block,
+    source: torch.Tensor,
+    out: torch.Tensor,
+    source_scale: torch.Tensor | None,
+    row_scale: torch.Tensor | None,
+    accumulate: bool,
+) -> None:
+    """out[row] (+)= row_scale[row] · Σ_edges weight · source_scale[column] · source[column].
+
+    Shapes: source (columns, F), out (m, F), source_scale (columns,), row_scale (m,).
+    """
+    scales = {"source_scale": source_scale, "row_scale": row_scale, "weight": block.weight}
+    kernels.gather(out, source, block.indptr, block.indices, rows=block.rows, accumulate=accumulate, **scales)
+
+
 @dataclass(frozen=True)
 class Direction:
     """One of the two: row_scale · edges · source_scale. stream: Stream; kind: of its traffic; halo_scales: the source
@@ -246,7 +262,7 @@ class LinearAggregation(LinearOperator):
         rows = way.rows(x, sent)
         for now in stream(rows, way.kind):
             scales = way.scales(now, rows)
-            now.block.multiply(now.rows, y[now.at], *scales, accumulate=not now.complete)
+            _multiply(now.block, now.rows, y[now.at], *scales, accumulate=not now.complete)
         return y
 
     def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Sums]:
@@ -268,7 +284,7 @@ class LinearAggregation(LinearOperator):
         for now in way.stream(rows, way.kind):
             scales = way.scales(now, rows)
             if not now.complete:
-                now.block.multiply(now.rows, sums[now.at], *scales, accumulate=True)
+                _multiply(now.block, now.rows, sums[now.at], *scales, accumulate=True)
             elif now.at.stop > now.at.start:
                 own = now.block
                 yield Sums(now.at, kernels.Gathering(now.rows, own.indptr, own.indices, own.weight, *scales), memory)
@@ -294,7 +310,7 @@ class PushedAggregation(LinearOperator):
         y, x = self.arena.empty(self.num_outputs, x.shape[1], dtype=x.dtype), x.contiguous()
         rows = StreamInput(x, self.source_scale, self._enlarged(self.source_scale, x))
         for block, source, scale, *_ in self._site.used(rows, "halo_forward"):
-            block.multiply(source, y, scale, self.row_scale, accumulate=block.first_column is not None)
+            _multiply(block, source, y, scale, self.row_scale, accumulate=block.first_column is not None)
         return y
 
     def multiply_transposed(self, gy: torch.Tensor) -> torch.Tensor:
@@ -306,7 +322,7 @@ class PushedAggregation(LinearOperator):
         ):
             assert back is not None, "Returns were given"
             remote = block.first_column is not None
-            block.multiply(gy, back, remote_scale if remote else self.row_scale, None, accumulate=remote)
+            _multiply(block, gy, back, remote_scale if remote else self.row_scale, None, accumulate=remote)
         return total if self.source_scale is None else total.mul_(self.source_scale[:, None])
 
     def _enlarged(self, scale: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:

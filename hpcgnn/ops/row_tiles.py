@@ -12,7 +12,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
 # rows still runs at full speed.

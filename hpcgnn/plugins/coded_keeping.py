@@ -17,8 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from hpcgnn import kernels
 from hpcgnn.engine.memory_policy import SavedTensors, lasting_storages
-from hpcgnn.memory.arena import Arena
-from hpcgnn.memory.saved_tensors import SavedTensor
+from hpcgnn.memory.arena import Arena, SavedTensor
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Purpose
 

@@ -22,7 +22,7 @@ from hpcgnn.extras.offload.pruned import FilteredSize, pruned_size
 from hpcgnn.extras.offload.scratch import REQUEST, THREADS, ScratchFile
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.memory.resident import resident_bytes
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_tiles import tile_rows

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from hpcgnn.extras.offload.scratch import ScratchFile
-from hpcgnn.memory.arena import SMALL, Arena, rounded
-from hpcgnn.memory.saved_tensors import SavedTensor, SavedTensorPool
+from hpcgnn.memory.arena import SMALL, Arena, SavedTensor, SavedTensorPool, rounded
 
 
 class Store:

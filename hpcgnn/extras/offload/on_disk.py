@@ -14,7 +14,7 @@ import torch
 
 from hpcgnn.extras.offload.scratch import REQUEST, ScratchFile
 from hpcgnn.memory.arena import Arena, rounded
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 
 
 def _block(width: int, dtype: torch.dtype, tile: int) -> int:

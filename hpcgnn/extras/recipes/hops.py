@@ -21,7 +21,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.ops.operators import WeightedSum
 from hpcgnn.schedules.full_halo import FullHalo

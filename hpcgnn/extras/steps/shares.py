@@ -22,7 +22,7 @@ from hpcgnn.graph.blocks import Block, sampled, transposed
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.subgraphs import rows_of
 from hpcgnn.graphfile.ranges import segments
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 
 # As in graph/transforms/pruning.py.
 _NOT_NEEDED: Any = None

@@ -26,7 +26,7 @@ from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.graph.transforms.pruning import filtered, numbers
 from hpcgnn.graphfile.ranges import permuted_rows
-from hpcgnn.memory.saved_tensors import StoredRows
+from hpcgnn.memory.stored_rows import StoredRows
 
 _NONE = np.zeros(0, np.int64)
 _NO_ROWS = SendMatrix(torch.zeros(0, dtype=torch.int32))

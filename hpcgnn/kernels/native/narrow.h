@@ -37,13 +37,15 @@ static void HG_T(range_of)(const void *row, int64_t width, double range[2])
 static void HG_T(levels_of_row)(uint8_t *levels, const void *row, const uint32_t *words, int64_t num, double size)
 {
     const HG_E *x = (const HG_E *)row, step = (HG_E)size, first = -127, last = 127;
+    HG_E level[HG_LEVELS];
+    for (int64_t c = 0; c < num; c++) {                 /* a loop of its own: the compiler makes vectors of both */
+        const HG_E at = x[c] / step + (HG_E)(int32_t)(words[c] >> 8) * (HG_E)0x1p-24;
+        const HG_E least = at > first ? at : first;     /* NaN becomes the first level */
+        level[c] = least < last ? least : last;
+    }
     for (int64_t c = 0; c < num; c++) {
-        const HG_E draw = (HG_E)(int32_t)(words[c] >> 8) * (HG_E)0x1p-24;
-        HG_E level = x[c] / step + draw;
-        level = level > first ? level : first;          /* NaN becomes the first level */
-        level = level < last ? level : last;
-        const int32_t whole = (int32_t)level;           /* towards zero; the compiler keeps calls of floor */
-        levels[c] = (uint8_t)(whole - ((HG_E)whole > level));
+        const int32_t whole = (int32_t)level[c];        /* towards zero; the compiler keeps calls of floor */
+        levels[c] = (uint8_t)(whole - ((HG_E)whole > level[c]));
     }
 }
 

@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from hpcgnn.ops.dropout import EluDropout, ReluDropout
+from hpcgnn.ops.draws import EluDropout, ReluDropout
 from hpcgnn.ops.handover import Handover
 
 from ..training import FEATURES, build_trainer, configure
