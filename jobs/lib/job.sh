@@ -136,6 +136,8 @@ launch() {
     output=$(readlink "/proc/$$/fd/2") said_before=0
     [ ! -f "$output" ] || said_before=$(stat -c %s "$output")
     choose_launcher
+    # One process of a node opens the modules, and forks its ranks: with launchers that this was tried with.
+    case $launcher in *pmi2* | *pmix* | *mpiexec*) export HPCGNN_FORK_SERVER=${HPCGNN_FORK_SERVER:-1} ;; esac
     case $launcher in
         srun*)
             skip_used_steps

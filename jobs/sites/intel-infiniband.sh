@@ -13,7 +13,7 @@ export I_MPI_PIN=off                                     # srun binds; two binde
 export I_MPI_ASYNC_PROGRESS=0
 
 # export OMP_PLACES=cores OMP_PROC_BIND=close            # binds threads inside of ranks as well; only where srun binds ranks
-# export HPCGNN_FORK_SERVER=1                            # many ranks on a node: one import of torch for all of them (docs/less-memory.md)
+# export HPCGNN_FORK_SERVER=0                            # each rank imports torch by itself (docs/less-memory.md)
 SITE_RANKS_PER_NODE=4
 SITE_CPUS_PER_NODE=96
 SITE_LAUNCHER="srun --mpi=pmi2"

@@ -60,15 +60,17 @@ def kill_one_rank(cluster, job, run_dir):
 
 
 def process_of_rank(job, rank):
+    """The process that was forked for a rank: the proxy that the launcher has started holds its handle."""
     wanted = {f"PMI_RANK={rank}".encode(), f"SLURM_JOB_ID={job}".encode()}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             environment = set((process / "environ").read_bytes().split(b"\0"))
             command = (process / "cmdline").read_bytes()
+            handles = [path.read_text() for path in (process / "fdinfo").iterdir()]
         except OSError:
             continue
-        if wanted <= environment and b"hpcgnn\0train" in command:
-            return int(process.name)
+        if wanted <= environment and b"proxy.py" in command and b"train" in command:
+            return int(re.search(r"^Pid:\s+(\d+)", "".join(handles), re.M)[1])
     raise AssertionError(f"rank {rank} of job {job} is not there")
 
 

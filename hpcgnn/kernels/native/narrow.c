@@ -1,15 +1,14 @@
 /* Rows in 8 bits for each number, rounded at random, and back. Each row is read twice while it is in the
- * cache: for its range, and for its levels. */
+ * cache: for its largest magnitude, and for its levels. */
 #include "table.h"
 
 #define HG_GROUPS (HG_LEVELS / 4)       /* groups of four columns that are drawn for at a time */
 #define HG_LEAST_STEP 1e-30f            /* of codes: a 2^24th of it is not 0 */
 #define HG_TINY 1.1754943508222875e-38
 
-/* The step of the levels of a row whose numbers lie between two, and its factor as it is sent. */
-static double step_between(double least, double most, int type, float *factor)
+/* The step of the levels of a row by its largest magnitude, and its factor as it is sent. */
+static double step_of(double magnitude, int type, float *factor)
 {
-    const double magnitude = -least > most || most != most ? -least : most;
     *factor = (float)(type == HG_F32 ? (double)((float)magnitude / 127.0f) : magnitude / 127.0);
     return *factor > HG_TINY ? *factor : HG_TINY;
 }
@@ -29,9 +28,8 @@ HG_EXPORT void hg_narrow(int path, int num_threads, int type, uint64_t key, void
         const char *row = (const char *)x + i * x_stride * size;
         uint8_t *to = (uint8_t *)out + i * out_stride;
         uint32_t words[4 * (HG_GROUPS + 8)];
-        double range[2];
-        table->of[type]->narrow.range(row, width, range);
-        const double step = step_between(range[0], range[1], type, (float *)factors + i * factors_stride);
+        const double magnitude = table->of[type]->narrow.magnitude(row, width);
+        const double step = step_of(magnitude, type, (float *)factors + i * factors_stride);
         for (int64_t g = 0; g < groups; g += HG_GROUPS) {
             const int64_t count = hg_least(groups - g, HG_GROUPS), columns = hg_least(width - 4 * g, 4 * count);
             table->philox_row(&keys, ids[i], (uint32_t)g, count, words);
@@ -67,10 +65,8 @@ HG_EXPORT void hg_encode(int path, int num_threads, int type, uint64_t key, void
         for (int64_t b = 0; b < blocks; b++) {
             const int64_t first = b * HG_CODED, columns = hg_least(width - first, HG_CODED);
             const char *block = (const char *)x + (i * x_stride + first) * size;
-            double range[2];
-            table->of[type]->narrow.range(block, columns, range);
-            const double most = -range[0] > range[1] || range[1] != range[1] ? -range[0] : range[1];
-            const float whole = (float)most / 126.0f, step = whole < HG_LEAST_STEP ? HG_LEAST_STEP : whole;
+            const float whole = (float)table->of[type]->narrow.magnitude(block, columns) / 126.0f;
+            const float step = whole < HG_LEAST_STEP ? HG_LEAST_STEP : whole;
             steps[i * blocks + b] = step;
             table->philox_row(&keys, ids[i], (uint32_t)(first / 8), (columns + 7) / 8, words);
             for (int64_t w = 0; w < (columns + 1) / 2; w++) {

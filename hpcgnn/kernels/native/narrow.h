@@ -1,36 +1,19 @@
 /* Template: a row in 8 bits for each number, rounded at random, and back (hpcgnn/kernels/coding.py has the rule).
  * Levels and rows are those of the reference to the bit. */
 
-/* The least and the largest of x; both NaN if any of them is not finite. */
-static void HG_T(range_of)(const void *row, int64_t width, double range[2])
+/* The largest magnitude of x; NaN if any of them is not finite. */
+static double HG_T(magnitude_of)(const void *row, int64_t width)
 {
-    const HG_E *x = (const HG_E *)row;
-    HG_E low[HG_FULL], high[HG_FULL], wrong[HG_FULL];
-    for (int l = 0; l < HG_FULL; l++) {
-        low[l] = high[l] = x[0];
-        wrong[l] = 0;
+    const HG_I unsigned_bits = (HG_I)(((uint64_t)1 << (8 * sizeof(HG_I) - 1)) - 1);
+    HG_I most = 0, bits;                                /* without signs, numbers are ordered as their bits */
+    HG_E magnitude;
+    for (int64_t c = 0; c < width; c++) {
+        memcpy(&bits, (const HG_E *)row + c, sizeof bits);
+        bits &= unsigned_bits;
+        most = bits > most ? bits : most;
     }
-    int64_t c = 0;
-    for (; c + HG_FULL <= width; c += HG_FULL)
-        for (int l = 0; l < HG_FULL; l++) {
-            const HG_E value = x[c + l];
-            low[l] = value < low[l] ? value : low[l];
-            high[l] = value > high[l] ? value : high[l];
-            wrong[l] += value * 0;
-        }
-    for (; c < width; c++) {
-        const HG_E value = x[c];
-        low[0] = value < low[0] ? value : low[0];
-        high[0] = value > high[0] ? value : high[0];
-        wrong[0] += value * 0;
-    }
-    for (int l = 1; l < HG_FULL; l++) {
-        low[0] = low[l] < low[0] ? low[l] : low[0];
-        high[0] = high[l] > high[0] ? high[l] : high[0];
-        wrong[0] += wrong[l];
-    }
-    range[0] = (double)(low[0] + wrong[0]);
-    range[1] = (double)(high[0] + wrong[0]);
+    memcpy(&magnitude, &most, sizeof most);
+    return (double)(magnitude + (magnitude - magnitude));
 }
 
 /* levels[c] = floor(x[c] / step + draw), from -127 to 127, as bytes. */

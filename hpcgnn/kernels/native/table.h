@@ -73,8 +73,8 @@ typedef struct {
 
 /* Rows in few bits (narrow.h). */
 typedef struct {
-    /* The least and the largest number of a row; NaN if any is not finite. */
-    void (*range)(const void *x, int64_t width, double range[2]);
+    /* The largest magnitude of a row; NaN if any number is not finite. */
+    double (*magnitude)(const void *x, int64_t width);
     /* The levels of num columns of a row, HG_LEVELS at most, by their random words. */
     void (*levels)(uint8_t *levels, const void *x, const uint32_t *words, int64_t num, double step);
     /* A whole row from its levels. */

@@ -44,5 +44,5 @@ const hg_typed_kernels HG_ON_PATH(HG_T(hg)) = {
                   HG_T(score_add)},
     .between = {HG_T(elu), HG_T(elu_gradient), HG_T(normalise), HG_T(bias_gradient)},
     .cross_entropy = HG_T(cross_entropy),
-    .narrow = {HG_T(range_of), HG_T(levels_of_row), HG_T(widen_row), HG_T(codes_of_row), HG_T(decode_row)},
+    .narrow = {HG_T(magnitude_of), HG_T(levels_of_row), HG_T(widen_row), HG_T(codes_of_row), HG_T(decode_row)},
 };
