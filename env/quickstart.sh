@@ -17,6 +17,7 @@ python -m partition_tools generate planted -o "$out/graph.h5" --nodes 20000 --de
 say "2. split it into clusters with METIS, and map the clusters to 1, 2 and 4 ranks"
 python -m partition_tools partition add "$out/graph.h5" --ranks 1,2,4
 say "3. train GraphSAGE on 4 MPI ranks, full-batch, with sequential aggregation"
+export HPCGNN_FORK_SERVER=${HPCGNN_FORK_SERVER:-1} # one import of torch for the ranks of a node, as in job scripts
 mpiexec -n 4 hpcgnn train --graph "$out/graph.h5" --model sage --layers 3 --hidden 64 --dropout 0.3 --lr 0.02 --epochs 30 \
     --run-dir "$out/run"
 say "done: look at $out/run/curves.png"

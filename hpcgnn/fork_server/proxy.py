@@ -83,7 +83,7 @@ def main(name: str, *arguments: str) -> None:
     except OSError as error:
         answer, reason = b"", str(error)
     if answer != FORKED:
-        os.write(2, f"hpcgnn: error: no fork server: {reason}; start without HPCGNN_FORK_SERVER\n".encode())
+        os.write(2, f"hpcgnn: error: no fork server: {reason}; start with HPCGNN_FORK_SERVER=0\n".encode())
         os._exit(1)
 
     def forward(number: int, frame: object) -> None:

@@ -38,6 +38,19 @@ def test_rows_of_attention_that_somebody_else_uses(comm, graph, use, words):
         ((y.rows if isinstance(y, Handover) else y).sum() + use(h.rows)).backward()
 
 
+def test_rows_that_cannot_be_taken(comm, graph):
+    """Twice, or with a loan that does not come back: by a layer of another kind, or without an activation."""
+    model, seen, _ = built(comm, graph, "gat")
+    rows = torch.ones(len(seen.ids), FEATURES, dtype=torch.float64)
+    for returns_loan in (False, True):
+        with pytest.raises(RuntimeError, match="come with a loan; expected a layer of attention with an activation"):
+            model.convs[0](seen, rows).take(returns_loan)
+    once = Handover(rows)
+    assert once.take()[0] is rows
+    with pytest.raises(RuntimeError, match="can be taken once; use what the taker made of them"):
+        once.take()
+
+
 @pytest.mark.parametrize("kind, activation", [("gcn", ReluDropout), ("gat", EluDropout)])
 def test_rows_that_were_saved_before(comm, graph, kind, activation):
     """The activation is done in their place, or their gradient written over them: autograd raises an error."""
