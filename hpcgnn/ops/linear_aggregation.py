@@ -152,8 +152,8 @@ def _multiply(
 
     Shapes: source (columns, F), out (m, F), source_scale (columns,), row_scale (m,).
     """
-    scales = {"source_scale": source_scale, "row_scale": row_scale, "weight": block.weight}
-    kernels.gather(out, source, block.indptr, block.indices, rows=block.rows, accumulate=accumulate, **scales)
+    more = {"weight": block.weight, "source_scale": source_scale, "row_scale": row_scale, "accumulate": accumulate}
+    kernels.gather(out, source, block.indptr, block.indices, rows=block.rows, **more)
 
 
 @dataclass(frozen=True)
