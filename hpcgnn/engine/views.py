@@ -174,12 +174,7 @@ def _read_in_place(views: Views, plan: RunPlan, comm: Communicator, buffers: Hal
 
 
 def make_views(
-    local: LocalGraph,
-    plan: RunPlan,
-    model: Any,
-    comm: Communicator,
-    buffers: HaloBuffers,
-    learns: bool,
+    local: LocalGraph, plan: RunPlan, model: Any, comm: Communicator, buffers: HaloBuffers, learns: bool
 ) -> Views:
     """The Views of a share under a plan. Collective. learns: whether anything is trained."""
     views = Views(local)

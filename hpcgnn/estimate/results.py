@@ -9,14 +9,7 @@ from tabulate import tabulate
 
 from hpcgnn.estimate.forecast import Forecast
 
-PARTS = {
-    "features": "features",
-    "structure": "structure",
-    "activations": "activations",
-    "gradients": "parameters, gradients, optimizer",
-    "halo_buffers": "halo buffers",
-    "libraries": "libraries",
-}
+PARTS = "features", "structure", "activations", "gradients", "halo_buffers", "libraries"
 
 
 @dataclass(frozen=True)
@@ -37,38 +30,32 @@ class TargetNode:
 
 def as_values(forecast: Forecast, place: TargetNode) -> dict[str, Any]:
     """One number of ranks, with bytes in full."""
-    shares, ranks = forecast.shares, forecast.shares.ranks
+    shares, ranks, largest, mean = forecast.shares, forecast.shares.ranks, forecast.largest, forecast.mean
     libraries = place.libraries + forecast.experiment.code
-    peak_max = libraries + forecast.largest.loaded + forecast.largest.growth
-    peak_mean = libraries + forecast.mean.loaded + forecast.mean.growth
+    peak_max = libraries + largest.loaded + largest.growth
+    peak_mean = libraries + mean.loaded + mean.growth
     per_node = min(ranks, place.ranks_per_node or ranks)
     on_node = (per_node - 1) * (peak_mean - place.shared) + peak_max
     nodes = -(-ranks // per_node)
+    sent, messages = (
+        {kind: int(getattr(each, name).sum()) for kind, each in forecast.halo.items()} for name in ("bytes", "messages")
+    )
     evaluation = ranks * forecast.metrics[1] + sum(int(each.bytes.sum()) for each in forecast.evaluation.values())
     return {
         "ranks": ranks,
         "nodes": nodes if place.ranks_per_node else None,
-        "training_growth_bytes": _spread(forecast.largest.growth, forecast.mean.growth, ranks),
-        "loaded_bytes": _spread(forecast.largest.loaded, forecast.mean.loaded, ranks),
+        "training_growth_bytes": _spread(largest.growth, mean.growth, ranks),
+        "loaded_bytes": _spread(largest.loaded, mean.loaded, ranks),
         "peak_rss_bytes": _spread(peak_max, peak_mean, ranks),
         "libraries_rss_bytes": _spread(libraries, libraries, ranks),
-        "memory_parts": {
-            "max": _parts(forecast.largest.parts, peak_max),
-            "mean": _parts(forecast.mean.parts, peak_mean),
-        },
+        "memory_parts": {"max": _parts(largest.parts, peak_max), "mean": _parts(mean.parts, peak_mean)},
         "node_bytes": on_node,
-        "halo_bytes_per_epoch": sum(int(each.bytes.sum()) for each in forecast.halo.values()),
+        "halo_bytes_per_epoch": sum(sent.values()),
         "intra_node": forecast.experiment.plan.config.schedule.intra_node,
-        "halo_messages_per_epoch": sum(int(each.messages.sum()) for each in forecast.halo.values()),
+        "halo_messages_per_epoch": sum(messages.values()),
         "allreduce_bytes_per_epoch": ranks * forecast.others.get("allreduce", (0, 0))[1],
-        "bytes_per_epoch": {
-            **{kind: int(each.bytes.sum()) for kind, each in forecast.halo.items()},
-            **{kind: ranks * size for kind, (_, size) in forecast.others.items()},
-        },
-        "messages_per_epoch": {
-            **{kind: int(each.messages.sum()) for kind, each in forecast.halo.items()},
-            **{kind: ranks * messages for kind, (messages, _) in forecast.others.items()},
-        },
+        "bytes_per_epoch": sent | {kind: ranks * size for kind, (_, size) in forecast.others.items()},
+        "messages_per_epoch": messages | {kind: ranks * number for kind, (number, _) in forecast.others.items()},
         "evaluation_bytes": evaluation,
         "bytes_counted": forecast.counted,
         "halo_rows_total": shares.map_rows,
@@ -92,14 +79,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     headers += ["s/epoch,\nleast", "s/epoch,\nmost"] if "seconds" in rows[0] else []
     lines = []
     for row in rows:
-        peak, parts = row["peak_rss_bytes"], row["memory_parts"]["max"]
-        line = [
-            row["ranks"],
-            size_in_words(peak["max"]),
-            size_in_words(peak["mean"]),
-            *(size_in_words(parts[name]) for name in PARTS),
-        ]
-        line += [size_in_words(sum(row["bytes_per_epoch"].values())), f"{sum(row['messages_per_epoch'].values()):,}"]
+        peak, parts, sent = row["peak_rss_bytes"], row["memory_parts"]["max"], sum(row["bytes_per_epoch"].values())
+        sizes = peak["max"], peak["mean"], *(parts[name] for name in PARTS), sent
+        line = [row["ranks"], *map(size_in_words, sizes), f"{sum(row['messages_per_epoch'].values()):,}"]
         line += [f"{sum(parts.values()):.3g}" for parts in row.get("seconds", {}).values()]
         lines.append(line)
     return tabulate(lines, headers, tablefmt="simple", disable_numparse=True, stralign="right")

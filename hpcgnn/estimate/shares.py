@@ -85,12 +85,7 @@ class ShareCounter:
     """
 
     def __init__(
-        self,
-        file: GraphFile,
-        cluster_to_rank: np.ndarray,
-        ranks: int,
-        halo: str = "rows",
-        between: Nodes | None = None,
+        self, file: GraphFile, cluster_to_rank: np.ndarray, ranks: int, halo: str = "rows", between: Nodes | None = None
     ) -> None:
         nodes = file.meta.num_nodes
         single = len(cluster_to_rank) == nodes != file.meta.num_clusters
