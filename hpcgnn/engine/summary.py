@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import metadata
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,7 @@ from tabulate import tabulate
 
 from hpcgnn import __version__, cores, kernels
 from hpcgnn.comm.communicator import Communicator
+from hpcgnn.engine.bound import bound_of_epoch
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import SPLITS
@@ -90,6 +92,7 @@ def gather_rank_records(trainer: "Trainer") -> list[dict[str, Any]] | None:
         "halo_buffer_bytes": trainer.buffers.nbytes,
         "halo_kept_bytes": trainer.schedule.halo.kept_bytes,
         "traffic": comm.ledger.total(),
+        "bound": bound_of_epoch(trainer),
         **{name: value for plugin in trainer.plugins for name, value in plugin.record().items()},
         "seconds": trainer.clock.total,
     }
@@ -118,7 +121,7 @@ def summarise(
     """
     comm, config, evaluator = trainer.comm, trainer.plan.config, trainer.evaluator
     records, best = run_dir.records(), progress.best or {}
-    told, epoch_seconds = best.get("epoch", progress.epoch), [r["seconds"]["epoch"]["max"] for r in records]
+    told, took = best.get("epoch", progress.epoch), [r["seconds"]["epoch"]["max"] for r in records]
     summary = {
         "ranks": comm.size,
         "threads_per_rank": config.run.threads,
@@ -137,11 +140,8 @@ def summarise(
         "split_nodes": evaluator.counts,
         "judged": evaluator.task.judged,
         **next((metrics_by_split(r) for r in records if r["epoch"] == told), {}),
-        "epoch_seconds": {
-            "median": statistics.median(epoch_seconds),
-            "min": min(epoch_seconds),
-            "max": max(epoch_seconds),
-        },
+        "epoch_seconds": {"median": statistics.median(took), "min": min(took), "max": max(took)},
+        "bound": max((r["bound"] for r in ranks if r["bound"]), key=itemgetter("seconds"), default=None),
         **{name: value for plugin in trainer.plugins for name, value in plugin.summary(ranks).items()},
         "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
         "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
@@ -234,18 +234,12 @@ def _result_table(summary: dict[str, Any]) -> str:
     rows += [
         *rows_of_metrics(summary),
         ("seconds per epoch", f"{seconds['median']:.4f} ({seconds['min']:.4f} to {seconds['max']:.4f})"),
-        (
-            "memory of training per rank",
-            f"{growth['max']:.1f} MiB at most, {growth['mean']:.1f} MiB in the mean",
-        ),
+        ("memory of training per rank", f"{growth['max']:.1f} MiB at most, {growth['mean']:.1f} MiB in the mean"),
         ("peak resident memory", f"{peak['max']:.0f} MiB at most, {peak['sum']:.0f} MiB over all ranks"),
         (
             "  libraries in it, per rank",
             f"{libraries['mean']:.0f} MiB; {code['mean']:.0f} MiB of them are shared by the ranks of a node",
         ),
-        (
-            "halo",
-            f"{summary['partition']['halo_rows_total']:,} rows in the map, {sent / 2**20:.2f} MiB sent per epoch",
-        ),
+        ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map, {sent / 2**20:.2f} MiB sent per epoch"),
     ]
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

@@ -4,7 +4,7 @@ An epoch of the run has four parts: the work W of its busiest rank, the wait M o
 and the optimizer's step S. The rank with most work waits least, so M and R are the least of all ranks. W is the rest of
 the epoch. Each part is scaled by ratios of counts of the busiest rank, the estimated job's over the run's:
 
-    work       W w                           w: numbers gathered along edges, or weights times their rows
+    work       W w                           w: numbers gathered along edges, or multiplications
     messages   M b, or max(0, (M + W) b - W w)         b: bytes sent, or received, of the rank with most
     reduction  R p, or R p l                 p: bytes of parameters, l: log2 of the number of ranks
     step       S s                           s: parameters

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from hpcgnn.engine.bound import work_of_epoch
 from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
@@ -49,7 +50,7 @@ class Trial:
         sent: {kind: (messages, bytes)} of the ledger.
         summed: (messages, bytes) of sums over ranks.
         gathered: numbers that the streams of an epoch read along edges.
-        multiplied: numbers of weights times the rows that they are multiplied with, in one pass.
+        multiplied: multiplications of the products of an epoch, see engine/bound.py.
         evaluation: uses and sent of one evaluation.
         boundary: (rows sent, rows received) in one pass.
         prunable, worthwhile, pruned: see graph/transforms/pruning.py, and the number of pruned last layers.
@@ -112,12 +113,7 @@ class Experiment:
         return tile_rows(self.plan.config.run.threads or 1)
 
     def try_out(
-        self,
-        size: Size,
-        degrees: np.ndarray,
-        factor: float = 1.0,
-        pruned: int | None = None,
-        tile: int | None = None,
+        self, size: Size, degrees: np.ndarray, factor: float = 1.0, pruned: int | None = None, tile: int | None = None
     ) -> Trial:
         """Return the Trial of a copy of a rank.
 
@@ -173,9 +169,7 @@ class Experiment:
                 found.streams.setdefault(place, Counter()).update({use._replace(kind="") for use in uses})
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
         found.loaded = loaded
-        views, convs = trainer.views, trainer.model.convs
-        rows = views.rows_computed(len(convs)) or [local.num_owned] * len(convs)
-        found.multiplied = int(np.dot(rows, [sum(each.numel() for each in conv.parameters()) for conv in convs]))
+        found.multiplied, _ = work_of_epoch(trainer)
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         if plan.prunes:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)

@@ -49,9 +49,8 @@ def measure(run: "Run") -> dict[str, float]:
         "bytes_total": cumulative_bytes(run)[-1],
         "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
         "imbalance_edges": max(edges) / statistics.fmean(edges) if any(edges) else math.nan,
-        "final_loss": _number(summary["final_loss"]),
-        "best_val": _number(summary["best_val"]),
-        "test_at_best_val": _number(summary["test_at_best_val"]),
+        "bound_share": (summary.get("bound") or {"seconds": math.nan})["seconds"] / seconds["median"],
+        **{name: _number(summary[name]) for name in ("final_loss", "best_val", "test_at_best_val")},
         "test_at_end": _number(run.records[-1].get("test")),
     }
 

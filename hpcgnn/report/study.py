@@ -167,6 +167,7 @@ def study_table(study: Study) -> pd.DataFrame:
         "ranks": lambda p: str(p["ranks"]),
         "runs": lambda p: str(p["repetitions"]),
         "epoch (s)": lambda p: _spread(p, "epoch_seconds"),
+        "share of the bound (%)": lambda p: _spread(p, "bound_share", 100),
         "speed-up": lambda p: number(p["speedup"]),
         "efficiency (%)": lambda p: number(100 * p["efficiency"]),
         "training memory (MiB/rank)": lambda p: _spread(p, "growth_bytes", 1 / MIB),
@@ -203,6 +204,14 @@ def notes(study: Study) -> list[str]:
     ]
     if (study.points["seeds"] < study.points["repetitions"]).any():
         lines.append("Some runs have one seed: they are the same run again, and say nothing about the deviation.")
+    if bounds := [bound for run in study.runs if (bound := run.summary.get("bound"))]:
+        names = "multiplications_per_second", "moved_bytes_per_second"
+        rates = [sorted(each[name] / 1e9 for each in bounds) for name in names]
+        products, moved = (" to ".join(dict.fromkeys(map(number, (each[0], each[-1])))) for each in rates)
+        lines.append(
+            "Share of the bound: the least seconds of an epoch on the busiest rank, of the seconds that it took. That "
+            f"rank multiplied {products} billion numbers a second, and moved {moved} GB/s, measured by each run."
+        )
     return lines
 
 

@@ -10,7 +10,9 @@ from run_files import summary
 from hpcgnn.errors import ConfigError
 from hpcgnn.report.figures import draw_curves
 from hpcgnn.report.read import MIB, PARTS, cumulative_bytes, cumulative_seconds, parts_of_epoch, read_runs
-from hpcgnn.report.study import build_study, notes, study_table
+from hpcgnn.report.study import build_study, notes, number, study_table
+
+from .conftest import change
 
 
 def test_strong_scaling(runs, study_dir):
@@ -39,6 +41,22 @@ def test_measures(runs, study_dir):
     assert point["imbalance_edges"] == pytest.approx(said["partition"]["imbalance_edges"])
     point = build_study(runs("p1-a")).points.iloc[0]
     assert point["bytes_epoch"] == point["bytes_total"] == 0, "one rank sends nothing"
+
+
+def test_the_share_of_the_bound(runs, copied):
+    """The busiest rank's least seconds, of the median epoch; earlier versions measured none."""
+    (run,) = runs("p2-a")
+    bound = max((rank["bound"] for rank in run.ranks), key=lambda each: each["seconds"])
+    assert run.summary["bound"] == bound
+    study = build_study([run])
+    share = study.points["bound_share"].item()
+    assert 0 < share < 1 and share == bound["seconds"] / run.summary["epoch_seconds"]["median"]
+    assert study_table(study)["share of the bound (%)"].item() == number(100 * share)
+    assert f"multiplied {number(bound['multiplications_per_second'] / 1e9)} billion" in notes(study)[-1]
+    path = copied("p2-a")
+    change(path, "summary.json", lambda summary: summary.pop("bound"))
+    study = build_study(read_runs([path])[0])
+    assert study_table(study)["share of the bound (%)"].item() == "–" and len(notes(study)) == 1
 
 
 def test_parts_of_an_epoch_add_up(runs):
