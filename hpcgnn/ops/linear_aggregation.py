@@ -152,8 +152,17 @@ def _multiply(
 
     Shapes: source (columns, F), out (m, F), source_scale (columns,), row_scale (m,).
     """
-    more = {"weight": block.weight, "source_scale": source_scale, "row_scale": row_scale, "accumulate": accumulate}
-    kernels.gather(out, source, block.indptr, block.indices, rows=block.rows, **more)
+    kernels.gather(
+        out,
+        source,
+        block.indptr,
+        block.indices,
+        rows=block.rows,
+        weight=block.weight,
+        source_scale=source_scale,
+        row_scale=row_scale,
+        accumulate=accumulate,
+    )
 
 
 @dataclass(frozen=True)
