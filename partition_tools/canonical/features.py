@@ -5,7 +5,7 @@ time. Wide sparse ones (bags of words) stay sparse.
 """
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.narrow import rounded

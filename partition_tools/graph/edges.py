@@ -7,7 +7,7 @@ The k-th of several parallel edges is the same edge seen from both ends.
 """
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Edges

@@ -12,7 +12,7 @@ are chosen on the whole graph, and the largest part decides the memory.
 from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from partition_tools.partitioners.pattern import Pattern, parts_of, whole_pattern
 from partition_tools.partitioners.request import ClusterRequest, Clusters
@@ -21,7 +21,7 @@ from partition_tools.workspace.scratch import Scratch
 
 #: Bytes for an edge of a part while it is dissected in memory: the part, its parts, and the process that splits it.
 PART_BYTES = 40
-Split = Callable[[scipy.sparse.csr_matrix, np.ndarray, np.ndarray, int], np.ndarray]
+Split = Callable[["scipy.sparse.csr_matrix", np.ndarray, np.ndarray, int], np.ndarray]
 """split(graph, vertex weights int64 (n,), shares int (parts,), seed) -> the part of each node, int (n,).
 
 The data of the graph are weights of the edges; shares are the relative weights of the parts. Parts may come out empty.
@@ -76,7 +76,7 @@ def _in_memory(part: Pattern, count: int, split: Split, asked: ClusterRequest) -
 
 
 def dissect(
-    graph: scipy.sparse.csr_matrix,
+    graph: "scipy.sparse.csr_matrix",
     num_clusters: int,
     split: Split,
     seed: int,

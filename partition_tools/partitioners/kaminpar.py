@@ -16,7 +16,7 @@ from importlib import util
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from hpcgnn import cores
 from hpcgnn.errors import FormatError, GraphError
@@ -66,7 +66,7 @@ def _cut(part: Pattern, shares: np.ndarray, seed: int) -> np.ndarray:
         path.unlink(missing_ok=True)
 
 
-def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+def split(graph: "scipy.sparse.csr_matrix", weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
     """KaMinPar, or METIS for small graphs, as a `dissection.Split`."""
     if graph.nnz < SMALL:
         return metis.split(graph, weights, shares, seed)

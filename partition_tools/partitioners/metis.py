@@ -1,7 +1,7 @@
 """METIS clusters by nested dissection, and maps of clusters to ranks: few halo rows, for graphs that fit memory."""
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from hpcgnn.placement.clusters import map_clusters
 from partition_tools.partitioners.dissection import dissected
@@ -20,7 +20,7 @@ def clusters(asked: ClusterRequest, scratch: Scratch) -> Clusters:
     return dissected(asked, split, scratch)
 
 
-def split(graph: scipy.sparse.csr_matrix, weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
+def split(graph: "scipy.sparse.csr_matrix", weights: np.ndarray, shares: np.ndarray, seed: int) -> np.ndarray:
     """METIS as a `dissection.Split`."""
     alike = not len(graph.data) or graph.data.min() == graph.data.max()
     edges = None if alike else graph.data

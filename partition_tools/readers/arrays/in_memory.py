@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse
+import scipy
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.given_links import HELD

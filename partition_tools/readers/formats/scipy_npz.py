@@ -8,7 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-import scipy.sparse
+import scipy
 
 from hpcgnn.errors import FormatError
 from partition_tools.graph.raw import RawGraph
