@@ -154,13 +154,12 @@ def _of_edges(values: RowReader | None, count: int, what: str) -> RowReader | No
 def _form(runs: Runs, source: _Source) -> None:
     """Sorted runs of the edges of a source, with self loops as asked for."""
     size = max(1, runs.size // (2 if source.options.add_reverse else 1))
-    chunks = max(1, -(-source.count // size))  # an empty run says which attributes there are
 
     def make(index: int) -> Records:
         return source.records(index * size, min((index + 1) * size, source.count))
 
     with runs.scratch.reporter.bar(source.count, f"sorting {source.count:,} edges", "edges") as advance:
-        runs.form(make, chunks, advance)
+        runs.form(make, max(1, -(-source.count // size)), advance)  # an empty run says which attributes there are
     if source.options.self_loops == "add":
         runs.form(lambda _: source.missing_loops(size), 1)
 

@@ -8,69 +8,66 @@ import numpy as np
 
 from hpcgnn.graphfile.ranges import edge_rows
 from hpcgnn.graphfile.schema import Edges
-from partition_tools.graph.edges import index_dtype
+from partition_tools.graph.edges import firsts, index_dtype
 from partition_tools.out_of_core.records import CACHED, Records, keys_of
 from partition_tools.out_of_core.sorting import COLUMNS, Runs
 from partition_tools.workspace.scratch import Scratch
 
-_MULTIPLIERS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15], np.uint64)
+_STEPS = np.array([[30, 0xBF58476D1CE4E5B9], [27, 0x94D049BB133111EB]], np.uint64)
 # What an edge carries, in the order of the fields of `Edges`.
 CARRIED = {part: COLUMNS[part] for part in ("weight", "kind", "row")}
 
 
 @dataclass
 class CsrPiece:
-    """Consecutive edges of a CSR matrix. first_row: row of the first edge. counts: int64, edges of it and of each later
-    row. loops: number of self loops. prints: uint64 (2, 2), see `fingerprint`, of the edges and of their reverses.
+    """Consecutive edges of a CSR matrix. counts: rows, ascending, and their numbers of edges; a row with edges in two
+    parts is in both. loops: number of self loops. prints: uint64 (2,), a sum of `fingerprint`.
     """
 
     records: Records
     indices: np.ndarray
-    first_row: int
-    counts: np.ndarray
-    loops: int
-    prints: np.ndarray = field(default_factory=lambda: np.zeros((2, 2), np.uint64))
+    counts: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    loops: int = 0
+    prints: np.ndarray = field(default_factory=lambda: np.zeros(2, np.uint64))
 
 
 def csr_piece(records: Records, num_nodes: int, with_prints: bool = False) -> CsrPiece:
     """The `CsrPiece` of sorted records, whose keys are row * num_nodes + column."""
-    rows, columns = np.divmod(records.key, num_nodes)
-    first = int(rows[0]) if len(rows) else 0
-    prints = np.zeros((2, 2), np.uint64)
-    if with_prints:
-        prints = np.stack([fingerprint(records, records.key), fingerprint(records, columns * num_nodes + rows)])
-    loops = int(np.count_nonzero(rows == columns))
-    rows -= first
-    return CsrPiece(records, columns.astype(index_dtype(num_nodes)), first, np.bincount(rows), loops, prints)
+    piece = CsrPiece(records, np.empty(len(records), index_dtype(num_nodes)))
+    for start in range(0, len(records), CACHED):
+        some = records.take(slice(start, start + CACHED))
+        rows = some.key // num_nodes
+        columns = some.key - rows * num_nodes
+        piece.indices[start : start + CACHED] = columns
+        starts = np.flatnonzero(firsts(rows, None))
+        piece.counts.append((rows[starts], np.diff(starts, append=len(rows))))
+        piece.loops += int(np.count_nonzero(rows == columns))
+        if with_prints:
+            piece.prints += fingerprint(some, rows, columns, num_nodes)
+    return piece
 
 
-def fingerprint(records: Records, key: np.ndarray) -> np.ndarray:
+def fingerprint(records: Records, rows: np.ndarray, columns: np.ndarray, num_nodes: int) -> np.ndarray:
     """uint64 (2,): a sum over the edges that does not depend on their order, in the manner of a multiset hash.
 
-    Two graphs with equal sums are equal but for a chance of about 2^-128. key: int64 (m,), in place of the records'.
+    An edge and its reverse, alike but for their direction, have one hash, with opposite signs. So a graph whose sum is
+    0 is its own transpose but for a chance of about 2^-127.
     """
-    total = np.zeros(2, np.uint64)
-    for start in range(0, len(key), CACHED):
-        there = slice(start, start + CACHED)
-        mixed = _mixed(key[there].view(np.uint64))
-        if records.kind is not None:
-            mixed = _mixed(mixed + records.kind[there].astype(np.uint64))
-        if records.weight is not None:
-            mixed = _mixed(mixed + (records.weight[there] + np.float32(0)).view(np.uint32))  # -0 is 0
-        again = mixed ^ (mixed >> np.uint64(29))
-        again *= _MULTIPLIERS[1]
-        again ^= again >> np.uint64(32)
-        total += np.array([mixed.sum(dtype=np.uint64), again.sum(dtype=np.uint64)])
-    return total
+    mixed = _mixed((np.minimum(rows, columns) * num_nodes + np.maximum(rows, columns)).view(np.uint64))
+    if records.kind is not None:
+        mixed = _mixed(mixed + records.kind.astype(np.uint64))
+    if records.weight is not None:
+        mixed = _mixed(mixed + (records.weight + np.float32(0)).view(np.uint32))  # -0 is 0
+    sign = np.sign(rows - columns).view(np.uint64)
+    return np.array([np.dot(sign, mixed), np.dot(sign, mixed * (mixed >> np.uint64(32) | np.uint64(1)))])
 
 
 def _mixed(values: np.ndarray) -> np.ndarray:
     """A bijection of 64-bit numbers that spreads every bit (splitmix64's finalizer; Steele et al., OOPSLA 2014)."""
-    values = values + _MULTIPLIERS[2]
-    values ^= values >> np.uint64(30)
-    values *= _MULTIPLIERS[0]
-    values ^= values >> np.uint64(27)
-    values *= _MULTIPLIERS[1]
+    values = values + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in _STEPS:
+        values ^= values >> shift
+        values *= factor
     values ^= values >> np.uint64(31)
     return values
 
@@ -85,7 +82,7 @@ def merged_csr(
     asks for fingerprints. Memory: 8 bytes per node.
     """
     scratch, make, total = runs.scratch, work or (lambda records: csr_piece(records, num_nodes)), len(runs)
-    indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros((2, 2), np.uint64)
+    indptr, loops, prints = np.zeros(num_nodes + 1, np.int64), 0, np.zeros(2, np.uint64)
     there: set[str] = set()
     with contextlib.ExitStack() as stack:
         advance = stack.enter_context(scratch.reporter.bar(total, f"merging {total:,} edges", "edges"))
@@ -98,13 +95,14 @@ def merged_csr(
                 if values is not None:
                     append(values)
                     there.add(part)
-            indptr[piece.first_row + 1 : piece.first_row + 1 + len(piece.counts)] += piece.counts
+            for rows, counts in piece.counts:
+                indptr[rows + 1] += counts
             loops += piece.loops
             prints += piece.prints
     runs.remove()
     carried = (scratch.load(f"{name}.{part}") if part in there else None for part in CARRIED)
     edges = Edges(np.cumsum(indptr, out=indptr), scratch.load(f"{name}.indices"), *carried)
-    return edges, loops, bool(np.array_equal(prints[0], prints[1]))
+    return edges, loops, not prints.any()
 
 
 Key = Callable[[np.ndarray, np.ndarray], np.ndarray]

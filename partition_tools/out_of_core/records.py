@@ -13,6 +13,8 @@ from partition_tools.graph.edges import sorted_order
 
 #: Of a long vector so many elements are worked on at a time, which stay in the cache.
 CACHED = 1 << 15
+#: So many sorted runs, and more, are sorted as if they were not: merging them takes longer.
+MANY = 12
 
 
 @dataclass
@@ -31,10 +33,10 @@ class Records:
         """Some of the records: by a mask, by numbers, or a slice."""
         return Records(self.key[rows], *(None if a is None else a[rows] for a in (self.kind, self.weight, self.row)))
 
-    def sort(self, by_weight: bool) -> "Records":
-        """The records sorted, stable for equal ones; `self` is used up."""
+    def sort(self, by_weight: bool, runs: int = MANY) -> "Records":
+        """The records sorted, stable for equal ones; `self` is used up. runs: how many sorted runs they are."""
         if self.kind is None and self.weight is None and self.row is None:
-            self.key.sort()
+            self.key.sort(kind="stable" if runs < MANY else "quicksort")  # numpy's stable sort merges runs
             return self
         return self.take(sorted_order(self.key, self.kind, self.weight if by_weight else None, self.row))
 

@@ -1,4 +1,6 @@
-"""An external merge sort: chunks that fit are sorted and written as runs, and the runs are merged range by range.
+"""An external merge sort: chunks that fit are sorted as runs, and the runs are merged range by range.
+
+The first runs stay in memory, as far as a quarter of it holds them, and the others go to files.
 
 A merge here is no queue of the smallest keys. Samples of the runs give keys that cut all of them into ranges of about
 the same number of records. A range is a slice of each run; it is read, sorted and handled in memory, all ranges apart
@@ -22,8 +24,9 @@ from partition_tools.workspace.scratch import Scratch
 MOST_RUN, MOST_RANGE = 1 << 25, 1 << 20
 #: Fewer records are not worth a thread.
 LEAST = 1 << 16
-#: Bytes that are held beside each record while a chunk or a range is worked on, sorted order and results included.
-WORKING_BYTES = 56
+#: Bytes of a record with all that it may carry, and those that are held beside each record while a chunk or a range is
+#: worked on, sorted order and results included.
+RECORD_BYTES, WORKING_BYTES = 24, 56
 COLUMNS = {"key": np.int64, "kind": np.int32, "weight": np.float32, "row": np.int64}
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -50,24 +53,26 @@ def in_order(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
 
 def chunk_records(memory: int, most: int, total: int) -> int:
-    """Records that each thread works on at a time: all of them keep within `memory` bytes, and each has some of the
-    `total` twice.
+    """Records that each thread works on at a time: all of them keep within three quarters of `memory` bytes, and each
+    has some of the `total` twice.
     """
     threads = len(cores.usable())
-    return max(1, min(most, memory // ((threads + 2) * WORKING_BYTES), max(LEAST, -(-total // (2 * threads)))))
+    return max(1, min(most, memory * 3 // 4 // ((threads + 2) * WORKING_BYTES), max(LEAST, -(-total // (2 * threads)))))
 
 
 class Runs:
     """Sorted runs in a scratch directory. name: of their folder. total: about how many records there will be.
     by_weight: whether weights take part in the order.
 
-    size: the records that a run may have. lengths: those that each has.
+    size: the records that a run may have. lengths: those that each has. held: the first runs by their numbers, as far
+    as they fit a quarter of the memory; the others are in files alone.
     """
 
     def __init__(self, scratch: Scratch, name: str, total: int, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
         self.size = chunk_records(scratch.memory, MOST_RUN, total)
         self.lengths: list[int] = []
+        self.held: dict[int, Records] = {}
 
     def _column(self, run: int, column: str) -> str:
         return f"{self.name}/{run:05d}.{column}"
@@ -81,6 +86,9 @@ class Runs:
 
         def form_one(index: int) -> int:
             records = make(index).sort(self.by_weight)
+            if (first + index + 1) * self.size * RECORD_BYTES <= self.scratch.memory // 4:
+                self.held[first + index] = records
+                return len(records)
             for column in COLUMNS:
                 if getattr(records, column) is not None:
                     self.scratch.save(self._column(first + index, column), getattr(records, column))
@@ -95,6 +103,8 @@ class Runs:
 
     def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
         """Some records of a run; no file stays open."""
+        if run in self.held:
+            return self.held[run].take(slice(start, stop))
         place = start, stop, self.lengths[run]
         return Records(**{name: self.scratch.read(self._column(run, name), COLUMNS[name], *place) for name in columns})
 
@@ -110,7 +120,8 @@ class Runs:
 
         # A mapped file stays open as long as it is looked at: one at a time.
         def keys() -> Iterator[np.ndarray]:
-            yield from (self.scratch.load(self._column(run, "key")) for run in range(len(self.lengths)))
+            for run in range(len(self.lengths)):
+                yield self.held[run].key if run in self.held else self.scratch.load(self._column(run, "key"))
 
         samples, least = [], []
         for key in keys():
@@ -118,13 +129,13 @@ class Runs:
             least += [int(key[0])] if len(key) else []
         bounds = _cuts(samples, max(1, wanted // step), min(least, default=0))
         places = [np.concatenate([[0], np.searchsorted(key, bounds), [len(key)]]) for key in keys()]
-        columns = [name for name in COLUMNS if self.scratch.has(self._column(0, name))]
+        columns = [name for name in COLUMNS if self.scratch.has(self._column(len(self.lengths) - 1, name))]
 
         def handle(index: int) -> tuple[int, _Result]:
             spans = [(run, int(place[index]), int(place[index + 1])) for run, place in enumerate(places)]
             found = [self._slice(run, columns, *span) for run, *span in spans if span[0] < span[1]]
             # An empty one tells which attributes there are.
-            records = joined(found or [self._slice(0, columns, 0, 0)]).sort(self.by_weight)
+            records = joined(found or [self._slice(0, columns, 0, 0)]).sort(self.by_weight, len(found))
             return len(records), work(records)
 
         for length, result in in_order(handle, range(len(bounds) + 1)):
@@ -133,6 +144,7 @@ class Runs:
 
     def remove(self) -> None:
         """Give the space of the runs back."""
+        self.held.clear()
         self.scratch.forget(self.name)
 
 

@@ -123,7 +123,7 @@ def test_parallel_edges_are_merged_with_one_rounding(tmp_path, featured):
 
 
 def test_a_merge_opens_few_files_and_each_core_has_ranges(tmp_path, monkeypatch):
-    """However many runs there are, and though one core could sort all records at once."""
+    """However many runs there are, and though one core could sort all records at once. Few runs stay in memory."""
     monkeypatch.setattr(sorting.cores, "usable", lambda: frozenset(range(4)))
     for name, records in {"MOST_RUN": 1 << 25, "MOST_RANGE": 1 << 20, "LEAST": 50}.items():
         monkeypatch.setattr(sorting, name, records)
@@ -131,10 +131,12 @@ def test_a_merge_opens_few_files_and_each_core_has_ranges(tmp_path, monkeypatch)
     keys = np.random.default_rng(0).permutation(3000)
     runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs", 3000)
     runs.form(lambda index: Records(keys[index * 10 : index * 10 + 10].copy()), 300)
+    assert 0 < len(runs.held) < 300 and len(runs.held) * runs.size * sorting.RECORD_BYTES <= 1 << 18
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
         found = list(runs.merged(lambda records: records.key))
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert np.array_equal(np.concatenate(found), np.arange(3000))
-    assert runs.size == 375 and len(found) >= 8 and max(map(len, found)) < 1.25 * 375
+    runs.remove()
+    assert not runs.held and runs.size == 375 and len(found) >= 8 and max(map(len, found)) < 1.25 * 375
