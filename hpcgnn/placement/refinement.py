@@ -7,7 +7,7 @@ one weight, and each alone would break another bound. Then `balance` moves and s
 if it can. `reduce_cut` mends the cut inside it. No rank gives its last clusters for fewer edges: it would be idle.
 
 Passes judge a batch of clusters together, because one call of numpy for many clusters costs little more than one for a
-single cluster. Gains in edges are those before the batch. A batch is a small part of the clusters, so few neighbours
+single cluster. Gains in edges are those before the batch. A batch is a small part of many clusters, so few neighbours
 are in one. The balance is checked again at every move.
 """
 
@@ -26,7 +26,7 @@ MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
 FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
-BATCHES, MOST_LOOKED_AT = 64, 1 << 18  # batches of a pass; clusters times ranks of a batch
+BATCHES, FEWEST, MOST_LOOKED_AT = 64, 8, 1 << 18  # batches of a pass; clusters of a batch; clusters times ranks of it
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -79,7 +79,7 @@ class Assignment:
         Yields (clusters int64 (B,), their edges to each rank float64 (B, P), their ranks, and their edges to those).
         """
         order = random.permutation(len(self.sizes))
-        size = max(1, min(len(order) // BATCHES, MOST_LOOKED_AT // self.num_ranks))
+        size = max(1, min(max(len(order) // BATCHES, FEWEST), MOST_LOOKED_AT // self.num_ranks))
         for first in range(0, len(order), size):
             batch = order[first : first + size]
             links, homes = self.edges_of(batch), self.parts[batch]
