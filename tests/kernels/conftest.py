@@ -30,7 +30,7 @@ def loaded(name):
     found = COMPILED.on(path)
     if products:
         able = products == "own" and path != "baseline" and found.native.library.hg_multiplies()
-        found.native.own_products_from = 1 if able else None
+        found.native.own_products_from = 1 if able else float("inf")
     return found
 
 

@@ -38,7 +38,7 @@ def own_products():
     found = library.load()
     if found.reason is None:
         other = found.on(found.vector_path)
-        other.native.own_products_from = None if found.vector_path == "baseline" else 1
+        other.native.own_products_from = float("inf") if found.vector_path == "baseline" else 1
         library.use(other)
     yield
     library.use(found)
