@@ -1,6 +1,4 @@
-"""A convolution tile by tile in one call: what Python does between the kernels of a tile is serial, and many threads
-want small tiles.
-"""
+"""A convolution in one call: what Python does between the kernels of a tile is serial, and there are many tiles."""
 
 from typing import Any, NamedTuple
 
@@ -8,28 +6,23 @@ import torch
 
 from . import library
 from .aggregation import gather
-from .kernel import kernel
+from .kernel import DTYPES, kernel
 
 _WEIGHTS = "strided float32 (depth, width)"
 _GRADIENT = "optional written contiguous float32 (depth, width)"
 _ONE_TILE = "optional contiguous float32 (tile_rows, depth)"
-_COMMON = {
-    "sums": "optional float32 (rows, streamed)",
-    "memory": "optional float32 (memory_rows, memory_columns)",
-    "outputs": "optional int32 [num_outputs]",
-    "taken": _ONE_TILE,
-}
+_COMMON = {"sums": "optional float32 (rows, streamed)", "outputs": "optional int32 [num_outputs]"}
 _NO_MEMORY = "a convolution: no memory to work in"
 #: `gather` of consecutive rows, without its result.
 _SUMMED = {name: entry for name, entry in gather.table.items() if name not in ("y", "rows")}
-_SUMMED |= {"x": "float32 (sources, width)", "row_scale": "optional sum of x [num_rows]"}
+_SUMMED |= {"x": "factor (sources, width)", "row_scale": "optional sum of x [num_rows]"}
 _gathering = kernel("hg_gather", _SUMMED)(None)
 _convolve = kernel(
     "hg_convolve",
     {
-        "y": "written float32 (rows, width)",
-        "x": "float32 (x_rows, depth)",
-        "neighbour": f"optional {_WEIGHTS}",
+        "y": "written factor (rows, width)",
+        "x": "factor (x_rows, depth)",
+        "neighbour": "optional strided float32 (streamed, width)",
         "own": f"optional {_WEIGHTS}",
         "bias": "optional float32 [width]",
     }
@@ -40,14 +33,16 @@ _convolve = kernel(
 _convolve_backward = kernel(
     "hg_convolve_backward",
     {
-        "x": "float32 (rows, depth)",
-        "gy": "float32 as y (y_rows, width)",
-        "gx": "optional written float32 (rows, depth)",
+        "x": "factor (rows, depth)",
+        "gy": "factor as y (y_rows, width)",
+        "gx": "optional written type of x (rows, depth)",
         "g_neighbour": _GRADIENT.removeprefix("optional "),
         "g_own": _GRADIENT,
         "g_bias": "optional written float32 [width]",
         "neighbour": _WEIGHTS,
         "own": f"optional {_WEIGHTS}",
+        "memory": "optional float32 (memory_rows, memory_columns)",
+        "taken": _ONE_TILE,
         "spare": _ONE_TILE,
         "apart": _ONE_TILE,
         "places": "optional int32 [tile_rows]",
@@ -73,31 +68,30 @@ Aggregate = torch.Tensor | Gathering
 
 
 def convolves(*matrices: torch.Tensor | None) -> bool:
-    """Whether `convolve` and `convolve_backward` are there for these: float32, with our own products. Who watches
-    kernels (see library.py) wants to see each.
+    """Whether `convolve` and `convolve_backward` are there for these: float32 or bfloat16, with our own products. Who
+    watches kernels (see library.py) wants to see each.
     """
     native = (library.state.loaded or library.load()).native
     fits = native is not None and library.state.watch is None and torch.get_num_threads() >= native.own_products_from
     for each in matrices:
-        fits = fits and (each is None or (each.dtype == torch.float32 and each.numel() > 0))
+        fits = fits and (each is None or (each.dtype in DTYPES["factor"] and each.numel() > 0))
     return fits
 
 
-def convolve(y: torch.Tensor, x: torch.Tensor, aggregate: Aggregate, tile: int, **more: Any) -> None:
-    """y = aggregate neighbour + x own + bias, the same sums as of `gather` and `multiply` for each tile of rows.
+def convolve(y: torch.Tensor, x: torch.Tensor, aggregate: Aggregate | None, **more: Any) -> None:
+    """y = aggregate neighbour + x own + bias: the sums of `gather` and `multiply`, rounded once if y is narrower.
 
     Args:
-        y: (n, d_out), may be the aggregate.
-        x: (n, d_in); with outputs any number of rows.
-        tile: rows that are worked on at a time.
+        y: (n, d_out), float32 or bfloat16; may be the aggregate.
+        x: (n, d_in), float32 or bfloat16; with outputs any number of rows.
+        aggregate: float32, or what sums it; None: there is none.
         more: neighbour: W_n; None: the aggregate has d_out columns and is added as it is. own, bias: W_s and b, or
-            None. outputs: int32 (n,), the rows of x that are computed, or None. memory: (tile or n, columns of the
-            aggregate), None where that is a tensor other than y. taken: (tile or n, d_in) with outputs.
+            None. outputs: int32 (n,), the rows of x that are computed, or None.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    _convolve(y, x, tile=tile, **_aggregated(aggregate, len(y)), **more)
+    _convolve(y, x, **_aggregated(aggregate, len(y)), **more)
 
 
 def convolve_backward(
@@ -107,13 +101,14 @@ def convolve_backward(
 
     Args:
         gy: (m, d_out), of all computed rows.
-        x: (n, d_in), rows first .. first + n - 1 of all.
+        x: (n, d_in), rows first .. first + n - 1 of all; it and gy are float32 or bfloat16.
         aggregate: t, of gy along the edges reversed.
-        tile: as of `convolve`.
+        tile: rows that are worked on at a time.
         scale: of `relu_gradient`, which comes last; None: there is none.
-        more: first. gx: (n, d_in) or None; with scale x itself. g_neighbour, g_own and, only with that, g_bias.
-            neighbour, own: W_n and W_s. outputs: int32 (m,), which of all rows are computed, or None. memory: as of
-            `convolve`. spare: (tile, d_in) with scale; taken, apart: the same with outputs and own.
+        more: first. gx: (n, d_in), as x, or None; with scale x itself. g_neighbour, g_own and, only with that, g_bias.
+            neighbour, own: W_n and W_s. outputs: int32 (m,), which of all rows are computed, or None. memory: (tile,
+            d_out), where the aggregate is no tensor. spare: (tile, d_in) with scale and for gx of bfloat16; taken,
+            apart: the same with outputs and own. All else is float32.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
@@ -125,8 +120,8 @@ def convolve_backward(
     _convolve_backward(x, gy, tile=tile, **_aggregated(aggregate, len(x)), **more)
 
 
-def _aggregated(aggregate: Aggregate, rows: int) -> dict[str, Any]:
-    if isinstance(aggregate, torch.Tensor):
-        return {"sums": aggregate, "streamed": aggregate.shape[-1]}
+def _aggregated(aggregate: Aggregate | None, rows: int) -> dict[str, Any]:
+    if not isinstance(aggregate, Gathering):
+        return {"sums": aggregate, "streamed": 0 if aggregate is None else aggregate.shape[-1]}
     filled = _gathering.filled(**aggregate._asdict(), num_rows=rows)
     return {"gather": filled, "streamed": aggregate.x.shape[1]}

@@ -47,6 +47,7 @@ FLOATS = (F32, F64, BF16)
 DTYPES: dict[str, _Dtypes] = {
     "float": (F32, F64),
     "number": FLOATS,
+    "factor": (F32, BF16),
     "narrow": (*FLOATS, F16, I8),
     "index": (torch.int32, torch.int64),
 }

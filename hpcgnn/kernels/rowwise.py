@@ -24,7 +24,7 @@ _VECTOR = "sum of x [width]"
 
 def _partial(a: Arguments) -> torch.Tensor | None:
     """Memory for the column sums of gy, share by share."""
-    return None if a.sums is None else a.gy.new_zeros(-(-len(a.gy) // SUMMED_ROWS), a.gy.shape[1])
+    return None if a.sums is None else a.sums.new_zeros(-(-len(a.gy) // SUMMED_ROWS), a.gy.shape[1])
 
 
 @kernel("hg_elu", {"out": "written type of x (rows, width)", "x": "float (rows, width)"})
@@ -113,12 +113,12 @@ def relu_gradient(a: Arguments) -> None:
 
 @kernel(
     "hg_bias_gradient",
-    {"sums": "written type of gy [width]", "gy": "float (rows, width)"},
+    {"sums": "written sum of gy [width]", "gy": "number (rows, width)"},
     partial=_partial,
 )
 def bias_gradient(a: Arguments) -> None:
     """sums (F,) += the sums of gy's columns (n, F). The result depends on no number of threads."""
-    a.sums += a.gy.sum(0)
+    a.sums += a.gy.sum(0, dtype=a.sums.dtype)
 
 
 def _shares(a: Arguments) -> torch.Tensor:

@@ -96,11 +96,11 @@ class Model(nn.Module):
         for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, self.convs[1:]), start=1):
             graph = whole.at(layer)
             if conv is not None and self._takes_over(conv):  # and applies the activation itself
-                h = h if isinstance(h, Handover) else Handover(self._normalised(graph, norm, h))
+                h = h if isinstance(h, Handover) else Handover(norm(graph, h))
                 h.activation = graph.activation(conv.traits.activation, self._p, layer)
                 h = conv(graph, h)
                 continue
-            x = self._activation(self._normalised(graph, norm, h))
+            x = self._activation(norm(graph, h))
             if self.spec.options.residual and seen:
                 x = x + whole.at(layer - 1).own(seen[-1])
             seen = [x] if self.spec.options.jumping in ("none", "last") else [*seen, x]
@@ -143,10 +143,6 @@ class Model(nn.Module):
             return conv(graph, x if self.before is None else self.before(graph, x))
         aggregate = graph.constant("input aggregate", lambda: conv.gather(graph, x).to(self.spec.aggregate))
         return conv.combine_constants(graph, aggregate, x, p, scaled=self.spec.options.input_dropout == "scaled")
-
-    def _normalised(self, graph: Graph, norm: nn.Module, h: torch.Tensor) -> torch.Tensor:
-        """Return the norm of h, computed in the parameters' precision and rounded to h's."""
-        return h if isinstance(norm, Identity) else norm(graph, h.to(self.spec.dtype)).to(h.dtype)
 
     @property
     def _p(self) -> float:

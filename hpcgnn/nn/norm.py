@@ -42,8 +42,8 @@ class BatchNorm(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
         if not self.training:
-            scale = self.weight * (self.running_var + self.eps).rsqrt().to(x.dtype)
-            return _scaled(x, scale, self.bias - self.running_mean.to(x.dtype) * scale, graph)
+            scale = self.weight * (self.running_var + self.eps).rsqrt().to(self.weight.dtype)
+            return _scaled(x, scale, self.bias - self.running_mean.to(scale.dtype) * scale, graph)
         count = graph.num_nodes
         with torch.no_grad():
             mean, variance = _statistics(in_rows(x), graph)
@@ -96,7 +96,7 @@ def _statistics(x: torch.Tensor, graph: Graph) -> tuple[torch.Tensor, torch.Tens
 def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph) -> torch.Tensor:
     """x · scale + shift, in memory of the arena where nobody asks for gradients."""
     if torch.is_grad_enabled():
-        return x * scale + shift
+        return (x * scale + shift).to(x.dtype)
     y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), kernels.accumulation_dtype(x.dtype)
     same, scale, shift = torch.ones(x.shape[1], dtype=wide), scale.to(wide), shift.to(wide)
     kernels.norm_columns(y, in_rows(x), torch.zeros_like(same), scale, same, shift)
@@ -107,7 +107,7 @@ class LayerNorm(nn.LayerNorm):
     """Layer normalisation (Ba et al., 2016) of each row; local."""
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override] # as all norms here
-        return super().forward(x)
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
 class Identity(nn.Module):

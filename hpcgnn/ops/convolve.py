@@ -75,27 +75,27 @@ class Convolve(torch.autograd.Function):
         assert sent is not None, "constant rows are narrowed"
         keeps = operator.old and not first
         at_once = isinstance(x, torch.Tensor) and not keeps and kernels.convolves(x, y, neighbour, own)
-        if first:
-            read, products = reader(x, dtype, arena), Cast(arena, sent, dtype)
         if not at_once:
-            computed = read if first and outputs is None else reader(x, dtype, arena, outputs)
+            read = reader(x, dtype, arena)
+            computed = read if outputs is None else reader(x, dtype, arena, outputs)
             results = Cast(arena, y, dtype)
-        taken = _of_tile(x, x.dtype, arena) if at_once and outputs is not None else None
+            if first:
+                products = Cast(arena, sent, dtype)
         for rows in tiles_or_all(len(x), at_once):
             if activation is not None and isinstance(x, torch.Tensor):
                 activation.apply_(x[rows], rows)
-            if first:
+            if first and at_once and isinstance(x, torch.Tensor):
+                kernels.convolve(sent[rows], x[rows], None, own=neighbour)
+            elif first:
                 products.write(sent[rows], lambda out: kernels.multiply(out, read(rows), neighbour))
-        tile = tile_rows()
-        for part in operator.parts(sent, y=y):
+        for part in operator.parts(sent, y=y, by_tiles=not at_once):
             if keeps:
                 ctx.used = part.aggregate
             if at_once and isinstance(x, torch.Tensor):
                 mine = x[part.rows] if outputs is None else x
                 tensors = {"neighbour": None if first else neighbour, "own": own, "bias": bias}
                 tensors |= {"outputs": None if outputs is None else outputs[part.rows]}
-                tensors |= {"memory": part.memory, "taken": taken}
-                kernels.convolve(y[part.rows], mine, part.aggregate, tile, **tensors)
+                kernels.convolve(y[part.rows], mine, part.aggregate, **tensors)
                 continue
             for rows, aggregate in part.tiles():
 
@@ -150,8 +150,8 @@ class Convolve(torch.autograd.Function):
                 kernels.convolve_backward(gy, x[part.rows], part.aggregate, tile, scale, **of_rows, **same)
             return gx, g_neighbour, g_own, g_bias, None, None, None
         read = reader(x, dtype, arena)
-        computed = reader(x, dtype, arena, operator.outputs) if picks and not own_products else None
-        gradients = Cast(arena, gy, dtype if own is None else read_type(gy, dtype))
+        computed = reader(x, dtype, arena, operator.outputs) if picks else None
+        gradients = Cast(arena, gy, read_type(gy, dtype))
         bias_left = None if own_products else g_bias
         for rows, t in (tile for part in parts for tile in part.tiles()):
             mine, place = operator.outputs_of(rows)

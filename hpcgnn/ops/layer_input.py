@@ -272,7 +272,7 @@ class _Combine(torch.autograd.Function):
         gradients = Cast(ctx.arena, gy, read_type(gy, dtype))
         g_bias = gy.new_zeros(gy.shape[1], dtype=dtype) if ctx.has_bias else None
         g_weights = [weight.new_zeros(weight.shape) for weight in ctx.weights]
-        for rows, parts in _tiles(ctx.constants, ctx.arena, gy.dtype == dtype):
+        for rows, parts in _tiles(ctx.constants, ctx.arena, gy.dtype == read_type(gy, dtype)):
             g = gradients.read(gy[rows])
             summed = g_bias  # once
             for part, g_weight, weight, each in zip(parts, g_weights, ctx.weights, ctx.constants, strict=True):

@@ -100,7 +100,9 @@ class LinearOperator:
         """Aᵀ gy without autograd."""
         raise NotImplementedError
 
-    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Sums]:
+    def parts(
+        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, by_tiles: bool = True
+    ) -> Iterator[Sums]:
         """An iterator of the Sums of A x (or Aᵀ x): all own rows, some at a time. Collective: exhaust it.
 
         The memory that it takes is taken before it returns.
@@ -109,6 +111,7 @@ class LinearOperator:
             x: own rows.
             transposed: whether along the edges reversed.
             y: where sums of its shape and type may be kept; the caller may write to the rows that it has been given.
+            by_tiles: whether sums are made some rows at a time, in `memory`.
         """
         raise NotImplementedError
 
@@ -274,7 +277,9 @@ class LinearAggregation(LinearOperator):
             _multiply(now.block, now.rows, y[now.at], *scales, accumulate=not now.complete)
         return y
 
-    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Sums]:
+    def parts(
+        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, by_tiles: bool = True
+    ) -> Iterator[Sums]:
         """See LinearOperator. Interior rows come while messages are on their way, and without a sum that outlives them;
         the others come when the last message has come.
         """
@@ -282,11 +287,11 @@ class LinearAggregation(LinearOperator):
         own, inner, dtype = way.stream.own, way.stream.edges.first_interior, sum_type(x.dtype)
         lent = y is not None and y.shape[1] == x.shape[1] and y.dtype == dtype
         sums = y[:inner] if lent and y is not None else way.stream.empty_outer(x.shape[1], dtype)
-        memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype)
+        memory = self.arena.empty(min(tile_rows(), own.num_rows), x.shape[1], dtype=dtype) if by_tiles else None
         return self._parts(way, x.contiguous(), sums, memory, lent)
 
     def _parts(
-        self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor, lent: bool
+        self, way: Direction, x: torch.Tensor, sums: torch.Tensor, memory: torch.Tensor | None, lent: bool
     ) -> Iterator[Sums]:
         sums.zero_()
         rows = way.rows(x)
@@ -310,7 +315,9 @@ class PushedAggregation(LinearOperator):
         super().__init__(site.used, site.push, site.local.outputs)
         self._site, self.old, self.row_scale, self.source_scale = site, site.old, row_scale, source_scale
 
-    def parts(self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None) -> Iterator[Sums]:
+    def parts(
+        self, x: torch.Tensor, transposed: bool = False, y: torch.Tensor | None = None, by_tiles: bool = True
+    ) -> Iterator[Sums]:
         """See LinearOperator: all rows come when the last message has come."""
         whole = self.multiply_transposed(x) if transposed else self.multiply(x)
         return iter([Sums(slice(0, len(whole)), whole)])

@@ -36,13 +36,20 @@ def gathered(edges):
     return sums
 
 
+dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+
+
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("first", [False, True])
-def test_forwards(given, set_threads, count, pruned, first):
+@dtypes
+def test_forwards(given, set_threads, count, pruned, first, dtype):
     edges, normal, outputs = given
-    x, neighbour, own, bias = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT), normal(D_OUT)
-    sent = x @ neighbour if first else x
+    x, neighbour, own, bias = normal(ROWS, D_IN).to(dtype), normal(D_IN, D_OUT), normal(D_IN, D_OUT), normal(D_OUT)
+    sent, wide = x, torch.empty(ROWS, D_OUT)
+    if first:
+        kernels.multiply(wide, x, neighbour)
+        sent = wide.to(dtype)
     of = edges(sent)
     if pruned:
         few = len(outputs)
@@ -53,13 +60,14 @@ def test_forwards(given, set_threads, count, pruned, first):
         kernels.multiply(expected, sums, neighbour, bias)
     kernels.multiply(expected, x[outputs] if pruned else x, own, add=True)
     set_threads(count)
-    memory, taken = torch.empty(TILE, sent.shape[1]), torch.empty(TILE, D_IN)
+    out = torch.empty_like(wide, dtype=dtype)
+    kernels.convolve(out, x, None, own=neighbour)
+    assert not first or torch.equal(out, sent)
     for aggregate in (of, sums):
-        y = torch.empty_like(expected)
+        y = torch.empty_like(expected, dtype=dtype)
         weight, where = None if first else neighbour, outputs if pruned else None
-        tensors = {"neighbour": weight, "own": own, "bias": bias, "outputs": where, "memory": memory, "taken": taken}
-        kernels.convolve(y, x, aggregate, TILE, **tensors)
-        torch.testing.assert_close(y, expected, rtol=0, atol=0)
+        kernels.convolve(y, x, aggregate, neighbour=weight, own=own, bias=bias, outputs=where)
+        torch.testing.assert_close(y, expected.to(dtype), rtol=0, atol=0)
 
 
 def sliced(edges, first, last):
@@ -69,11 +77,12 @@ def sliced(edges, first, last):
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
-def test_backwards(given, set_threads, count, pruned, relu):
+@dtypes
+def test_backwards(given, set_threads, count, pruned, relu, dtype):
     edges, normal, outputs = given
-    x, neighbour, own = normal(ROWS, D_IN), normal(D_IN, D_OUT), normal(D_IN, D_OUT)
-    gy = normal(len(outputs) if pruned else ROWS, D_OUT)
-    of = edges(normal(ROWS, D_OUT))
+    x, neighbour, own = normal(ROWS, D_IN).to(dtype), normal(D_IN, D_OUT), normal(D_IN, D_OUT)
+    gy = normal(len(outputs) if pruned else ROWS, D_OUT).to(dtype)
+    of = edges(normal(ROWS, D_OUT).to(dtype))
     expected = [torch.empty(ROWS, D_IN), torch.zeros(D_IN, D_OUT), torch.zeros(D_IN, D_OUT), torch.zeros(D_OUT)]
     gx, g_neighbour, g_own, g_bias = expected
     t = gathered(of)
@@ -88,8 +97,9 @@ def test_backwards(given, set_threads, count, pruned, relu):
         beside = torch.empty(len(place), D_IN)
         kernels.project_backward(beside, g_own, x[place], gy[mine], own, y_sums=g_bias)
         kernels.add_rows(gx, place, beside, distinct=True)
+    expected[0] = gx.to(dtype)
     if relu:
-        kernels.relu_gradient(gx, gx.clone(), x, 2.0)
+        kernels.relu_gradient(expected[0], gx.clone(), x, 2.0)
     set_threads(count)
     memory, spare, taken, apart = (torch.empty(TILE, width) for width in (D_OUT, D_IN, D_IN, D_IN))
     for aggregate in (of, t):
@@ -97,7 +107,8 @@ def test_backwards(given, set_threads, count, pruned, relu):
         out = rows if relu else torch.empty_like(x)
         found = [out, *(torch.zeros_like(each) for each in expected[1:])]
         tensors = {"neighbour": neighbour, "own": own, "outputs": outputs if pruned else None, "memory": memory}
-        tensors |= {"spare": spare, "taken": taken, "apart": apart if pruned else None}
+        tensors |= {"spare": spare if relu or dtype != torch.float32 else None}
+        tensors |= {"taken": taken, "apart": apart if pruned else None}
         tensors |= dict(zip(("g_neighbour", "g_own", "g_bias"), found[1:], strict=True))
         for first, last in ((0, 2 * TILE), (2 * TILE, ROWS)):  # as interior rows come apart from the others
             part = aggregate[first:last] if aggregate is t else sliced(aggregate, first, last)

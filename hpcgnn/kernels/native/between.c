@@ -1,7 +1,6 @@
 /* What is done to rows between two layers: who does which rows. The loops over columns are in between.h. */
-#include <stdlib.h>
-
 #include "table.h"
+#include "vector.h"
 
 static int threads_for(int64_t elements, int num_threads)
 {
@@ -66,17 +65,23 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
                            (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
 }
 
-/* sums (F) += the columns' sums of gy (rows, F). partial (rows / HG_SUMMED_ROWS rounded up, F): zeros, to work in. */
+/* sums (F), of the accumulation type, += the columns' sums of gy (rows, F). partial (rows / HG_SUMMED_ROWS rounded up, F):
+ * zeros, to work in. */
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width)
 {
-    const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
+    const hg_between_kernels *kernels = &hg_table(path)->of[type == HG_F64]->between;
     const int64_t size = hg_size_of(type), shares = hg_shares_of(rows);
     #pragma omp parallel for schedule(static) num_threads(threads_for(rows * width, num_threads))
     for (int64_t s = 0; s < shares; s++) {
-        const int64_t i = s * HG_SUMMED_ROWS, num = hg_least(rows - i, HG_SUMMED_ROWS);
-        kernels->bias_gradient((char *)partial + s * width * size, (const char *)gy + i * gy_stride * size, gy_stride, num,
-                               width);
+        const int64_t first = s * HG_SUMMED_ROWS, num = hg_least(rows - first, HG_SUMMED_ROWS);
+        const char *x = (const char *)gy + first * gy_stride * size;
+        void *to = (char *)partial + s * width * (type == HG_F64 ? 8 : 4);
+        if (type != HG_BF16)
+            kernels->bias_gradient(to, x, gy_stride, num, width);
+        for (int64_t i = 0; type == HG_BF16 && i < num; i++)
+            for (int64_t c = 0; c < width; c++)
+                ((float *)to)[c] += hg_float_of_bf16(((const uint16_t *)x)[i * gy_stride + c]);
     }
     kernels->bias_gradient(sums, partial, width, shares, width);
 }

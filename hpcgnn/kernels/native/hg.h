@@ -26,7 +26,7 @@ static inline int64_t hg_size_of(int type)
 }
 
 #define HG_ROW_COST 4           /* a row's own work (its pointer, its store), in edges */
-#define HG_WAVE_CHUNKS 256      /* hub chunks whose results are held at once, unless a single hub of gather's has more */
+#define HG_WAVE_CHUNKS 256      /* hub chunks of attention whose results are held at once */
 
 /* Elements below which waking other threads costs more than they save, where each needs little work. */
 #define HG_SMALL (1 << 14)
@@ -87,6 +87,12 @@ static inline void *hg_kept(hg_memory *memory, int64_t bytes)
     }
     return memory->at;
 }
+
+/* gather by parts, for who does more to the rows: memory for the sums of hubs' chunks, NULL if there can be no hub (returns 0,
+ * or -1: no memory); these sums, made by every thread of a parallel region, which wait at the end; then rows [first, last). */
+int hg_hub_sums(const hg_gather_args *a, hg_memory *kept, char **sums);
+void hg_sum_hubs(int path, const hg_gather_args *a, char *sums);
+void hg_gather_rows(int path, const hg_gather_args *a, char *sums, int64_t first, int64_t last);
 
 /* The place of a block's edge among those that have features. */
 static inline int64_t hg_place(const void *places, int bytes, int64_t e)

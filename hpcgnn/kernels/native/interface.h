@@ -196,30 +196,31 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
-/* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolve.py); all float32. */
+/* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolve.py). Rows of x and y are of
+ * HG_F32 or HG_BF16, all else is float32. */
 typedef struct {
     const hg_gather_args *gather;       /* of all rows, but for y; NULL: the aggregate is `sums` */
     const float *sums;                  /* (rows, streamed), may be y; else NULL */
-    float *memory;                      /* (tile, streamed), for the aggregate */
-    float *x;                           /* (rows, depth); forwards with outputs: all of x */
-    float *y;                           /* (rows, width); backwards its gradient, all of it, which is only read */
-    const float *neighbour;             /* (depth, width); forwards NULL: the aggregate is of x W_n */
+    float *memory;                      /* backwards, with gather: (tile, streamed) */
+    const void *x;                      /* (rows, depth); forwards with outputs: all of x */
+    void *y;                            /* (rows, width); backwards its gradient, all of it, which is only read */
+    const float *neighbour;             /* (depth, width); forwards NULL: the aggregate, if any, is of x W_n */
     const float *own;                   /* (depth, width) or NULL */
     const float *bias;                  /* forwards: (width) or NULL */
     const int32_t *outputs;             /* rows of x that are computed, or NULL: all; forwards those of `rows` */
-    float *taken;                       /* with outputs: (tile, depth) */
+    float *taken;                       /* backwards, with outputs: (tile, depth) */
     float *apart;                       /* backwards, with outputs and gx: (tile, depth) */
     int32_t *places;                    /* the same: (tile) */
-    float *spare;                       /* backwards, with relu: (tile, depth) */
-    float *gx;                          /* backwards: (rows, depth) or NULL */
+    float *spare;                       /* backwards: (tile, depth), with relu, and for gx of HG_BF16; else NULL */
+    void *gx;                           /* backwards: (rows, depth), of the type of x, or NULL */
     float *g_neighbour;                 /* backwards: (depth, width), added to; so are the next two */
     float *g_own;                       /* (depth, width), NULL where own is */
     float *g_bias;                      /* (width) or NULL, with g_own */
     int64_t rows;
     int64_t first;                      /* backwards: the number of the first row */
     int64_t num_outputs;
-    int64_t tile;                       /* rows that are worked on at a time */
-    int64_t streamed;                   /* columns of the aggregate */
+    int64_t tile;                       /* backwards: rows that are worked on at a time */
+    int64_t streamed;                   /* columns of the aggregate, 0: there is none */
     int64_t depth;
     int64_t width;
     int64_t sums_stride;
@@ -232,6 +233,8 @@ typedef struct {
     int64_t own_across;
     double scale;                       /* of relu_gradient */
     int32_t relu;                       /* backwards: whether gx, which is x, is the gradient before ReLU and dropout */
+    int32_t x_type;
+    int32_t y_type;
 } hg_convolution_args;
 
 /* The hash of the sources that this library was built from (see hpcgnn/kernels/sources.py). */
@@ -321,16 +324,14 @@ HG_EXPORT int hg_attend_backward(int path, int num_threads, const hg_attention_a
 /* scores.c */
 HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_args *a);
 
-/* products.c */
-HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
-                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add);
-
 /* projection.c */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a);
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a);
 
 /* convolution.c */
+HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
+                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
+                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add);
 HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a);
 HG_EXPORT int hg_convolve_backward(int path, int num_threads, const hg_convolution_args *a);
 

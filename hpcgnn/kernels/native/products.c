@@ -5,7 +5,6 @@
  */
 #include "products.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "vector.h"
@@ -48,43 +47,4 @@ const float *hg_widened(const hg_weights *w, float *scratch, const void *x, int 
     w->kernels->widen(scratch, depth, x, *stride, rows, depth);
     *stride = depth;
     return scratch;
-}
-
-/* out (rows, width) = x (rows, depth) weight (depth, width), added to what out holds if `add`, plus bias (width) unless NULL. x
- * is of x_type, HG_F32 or HG_BF16; element (k, c) of weight stands at k * weight_down + c * weight_across. Each element is
- * one sum over k in order, whatever the number of threads. Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
-                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add)
-{
-    const int64_t columns = hg_panels_of(width) * HG_PANEL, size = hg_panels_size(depth, width);
-    const int64_t scratch = HG_ROWS * depth;
-    if (rows == 0 || width == 0)
-        return 0;
-    if (rows * depth * width < HG_FEW_PRODUCTS)
-        num_threads = 1;
-    static _Thread_local hg_memory kept;
-    float *packed = hg_kept(&kept, (size + columns + num_threads * scratch) * (int64_t)sizeof *packed);
-    if (!packed)
-        return -1;
-    const hg_weights weights = {packed, depth, width, &hg_table(path)->products};
-    float *biases = packed + size;
-    for (int64_t c = 0; bias && c < columns; c++)
-        biases[c] = c < width ? bias[c] : 0;
-    #pragma omp parallel num_threads(num_threads)
-    {
-        float *mine = biases + columns + omp_get_thread_num() * scratch;
-        hg_pack_weights(&weights, weight, weight_down, weight_across);
-        #pragma omp for schedule(static)
-        for (int64_t first = 0; first < rows; first += HG_ROWS) {
-            const int64_t num = hg_least(rows - first, HG_ROWS);
-            const hg_ahead next = hg_next_block(x, x_type, x_stride, depth, first, rows);
-            const char *block = (const char *)x + first * x_stride * hg_size_of(x_type);
-            int64_t stride = x_stride;
-            const float *from = hg_widened(&weights, mine, block, x_type, &stride, num, depth);
-            hg_multiply_block(&weights, out + first * out_stride, out_stride, from, stride, bias ? biases : NULL, num,
-                              add, &next);
-        }
-    }
-    return 0;
 }

@@ -11,6 +11,7 @@
 #define HG_PANEL 16
 /* Rows that one thread multiplies with all panels, one after the other: a multiple of those in registers at a time. */
 #define HG_ROWS 48
+#define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */
 #define HG_FEW_PRODUCTS (1 << 18)   /* multiplications below which waking other threads costs more than they save */
 
 /* A matrix (depth, width) as rows are multiplied with it: its panels, one after the other. */
@@ -71,6 +72,5 @@ void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const fl
  * (rows, depth). *stride: of x, and then of what is returned. */
 const float *hg_widened(const hg_weights *w, float *scratch, const void *x, int x_type, int64_t *stride, int64_t rows,
                         int64_t depth);
-
 
 #endif

@@ -21,7 +21,6 @@
 #include "table.h"
 
 #define HG_TURN 4               /* blocks that a thread takes at a time, forwards, if there are many: it asks for the next one's rows */
-#define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */
 #define HG_SHARES 64            /* at most: so many threads have work backwards */
 #define HG_SHARE_ROWS 2048      /* at most, until there are HG_SHARES: their product outweighs clearing and adding their sums */
 #define HG_SUMS_BYTES (17 << 20) /* of the sums that are held at a time, but for one of each thread: HG_SHARES of 256 x 256 */
@@ -80,11 +79,6 @@ static hg_scratch scratch_of(const hg_projection *p, float *at, int backwards)
     return scratch;
 }
 
-static int threads_for(const hg_projection_args *a, int num_threads)
-{
-    return a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
-}
-
 /* Columns [begin, end) of rows as they are multiplied, to `to` from its first column on. begin: a multiple of 4. */
 static void enter(const hg_projection *p, float *to, int64_t first, int64_t num, int64_t begin, int64_t end)
 {
@@ -108,7 +102,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
     const int64_t columns = hg_panels_of(a->width) * HG_PANEL, bias = columns * a->depth, size = bias + columns;
     const int64_t scratch = scratch_size(&p, 0);
     static _Thread_local hg_memory kept;
-    num_threads = threads_for(a, num_threads);
+    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
@@ -155,13 +149,6 @@ static void leave(const hg_projection *p, const hg_scratch *scratch, float *colu
         columns[c] += scratch->columns[c];
 }
 
-/* Whether rows of a panel so many numbers apart can stay where they are while they are multiplied again and again: where they
- * share few sets of the first-level cache they push each other out of it. */
-static int spread_over_sets(int64_t stride)
-{
-    return stride % 128 != 0;
-}
-
 /* Rows and columns of the weights, whose gradients are made together. */
 typedef struct {
     int64_t row, row_end, column, column_end;
@@ -185,7 +172,8 @@ static void block_weights(const hg_projection *p, const hg_scratch *scratch, con
         p->between->bias_gradient(sums->y_columns + part.column, gradient, y_stride, num, width);
     enter(p, scratch->entered, first, num, part.row, part.row_end);
     for (int64_t c = 0; c < width; c += HG_PANEL) {
-        const int in_place = c + HG_PANEL <= width && spread_over_sets(y_stride);
+        /* Rows of a panel that share few sets of the first-level cache would push each other out of it: they are copied. */
+        const int in_place = c + HG_PANEL <= width && y_stride % 128 != 0;
         const float *panel = in_place ? gradient + c : scratch->panel;
         if (!in_place)
             hg_pack_panel(scratch->panel, gradient + c, y_stride, 1, num, hg_least(width - c, HG_PANEL));
@@ -299,7 +287,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
     const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
     const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth + a->width;
     static _Thread_local hg_memory kept;
-    num_threads = threads_for(a, num_threads);
+    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
     const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));
     const int64_t most = num_threads == 1 || fitting < 1 ? 1 : fitting, waves = (shares + most - 1) / most;
     const int64_t held = (shares + waves - 1) / waves;

@@ -27,7 +27,7 @@ hg_round_keys hg_round_keys_of(uint64_t key)
     return keys;
 }
 
-/* out[i] = scale[index[i]] * x[index[i]]; scale (of the accumulation type) may be NULL. */
+/* out[i] = scale[j] * x[j] for j = index[i], or i where index is NULL; scale (of the accumulation type) may be NULL, for 1. */
 HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride, int out_type, const void *x,
                        int64_t x_stride, int x_type, const int32_t *index, int64_t num, int64_t width,
                        const void *scale)
@@ -36,8 +36,8 @@ HG_EXPORT void hg_pack(int path, int num_threads, void *out, int64_t out_stride,
     const int64_t from = hg_size_of(x_type), to = hg_size_of(out_type), share = rows_per_share(width);
     #pragma omp parallel for schedule(dynamic, share) num_threads(num * width < HG_SMALL ? 1 : num_threads)
     for (int64_t i = 0; i < num; i++) {
-        int64_t j = index[i];
-        if (i + 8 < num) {
+        int64_t j = index ? index[i] : i;
+        if (index && i + 8 < num) {
             const char *ahead = (const char *)x + index[i + 8] * x_stride * from;
             for (int64_t b = 0; b < width * from && b < 512; b += 64)
                 __builtin_prefetch(ahead + b);
