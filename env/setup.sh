@@ -73,6 +73,9 @@ setup_environment() {
         # below, from the folder of the project.
         local pip=("$environment/bin/pip" install --quiet --disable-pip-version-check --no-compile --constraint "$project/env/constraints.txt")
         requirements "$extras" > "$environment/requirements.txt"
+        # The pip that comes with Python 3.11 needs twice the time of a newer one to choose versions; with it installation goes on
+        # if there is no other.
+        "${pip[@]}" pip 2>/dev/null || true
         if [ -z "$compiling" ] && "${pip[@]}" setuptools; then
             begin_to_compile "$environment/bin/python"
         fi
