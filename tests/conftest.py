@@ -18,11 +18,18 @@ from hpcgnn.__main__ import main, set_process_policies  # noqa: E402
 
 set_process_policies()
 
+import torch  # noqa: E402
 from torch.testing import _comparison  # noqa: E402
 
 # No tensor here is a DTensor. To find that out, the first comparison of each process would load SymPy and torch's
 # compiler.
 _comparison._HAS_DTENSOR = False
+
+# Nothing here is compiled. To tell torch's compiler so, the first optimizer of each process would load it.
+for name in ("add_param_group", "load_state_dict", "state_dict", "zero_grad"):
+    setattr(torch.optim.Optimizer, name, getattr(torch.optim.Optimizer, name).__wrapped__)
+for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD):
+    kind.step = torch.no_grad()(kind.step.__wrapped__)
 
 # Appended, not inserted: folders here are named after the packages they test and must not hide them.
 HERE = str(Path(__file__).parent)
