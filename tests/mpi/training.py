@@ -1,5 +1,6 @@
 """Graphs to train on, made once per run of the tests, and training without a run directory."""
 
+import fcntl
 import functools
 import os
 import shutil
@@ -48,13 +49,15 @@ def make_graphs(comm, folder, nodes=NODES, **more):
 def _copy_or_make(path, spec):
     """Copy a graph from HPCGNN_TEST_GRAPHS, where other runs of the tests left it; or make it, and leave it there."""
     common = Path(os.environ.get("HPCGNN_TEST_GRAPHS", path.parent)) / path.name
-    if not common.exists():
-        with tempfile.TemporaryDirectory(dir=common.parent) as private:
-            made = Path(private) / path.name
-            generate_graph("planted", made, spec)
-            partition_graph(made, [1, 2, 3, 4, 6], num_clusters=64)
-            partition_graph(made, [1, 2, 3, 4, 6], method="random-clusters")
-            made.rename(common)
+    with open(common.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # or parts that begin together would all make it
+        if not common.exists():
+            with tempfile.TemporaryDirectory(dir=common.parent) as private:
+                made = Path(private) / path.name
+                generate_graph("planted", made, spec)
+                partition_graph(made, [1, 2, 3, 4, 6], num_clusters=64)
+                partition_graph(made, [1, 2, 3, 4, 6], method="random-clusters")
+                made.rename(common)
     if common != path:
         shutil.copyfile(common, path)
 
