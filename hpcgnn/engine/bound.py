@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
 
 # The matrix of weights of the measured product, and its rows for each thread: both stay in the cache of a core.
-_WIDTH, _ROWS = 256, 1024
+_WIDTH, _ROWS = 256, 768
 # The most numbers of the measured copy, for each thread and four more: they are larger than the caches.
 _COPIED = 1 << 21
 _REPEAT = 5
