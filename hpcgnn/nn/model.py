@@ -96,7 +96,7 @@ class Model(nn.Module):
         for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, self.convs[1:]), start=1):
             graph = whole.at(layer)
             if conv is not None and self._takes_over(conv):  # and applies the activation itself
-                h = h if isinstance(h, Handover) else Handover(norm(graph, h))
+                h = h if isinstance(h, Handover) else Handover(h if isinstance(norm, Identity) else norm(graph, h))
                 h.activation = graph.activation(conv.traits.activation, self._p, layer)
                 h = conv(graph, h)
                 continue
