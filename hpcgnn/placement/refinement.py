@@ -26,7 +26,7 @@ MARGIN = 0.01  # the price begins a little inside the bound
 RATES = 0.1, 0.5, 2.0, 8.0, 32.0, 128.0  # of an excess of a whole share squared, in mean edges of a rank
 PASSES = 10
 FEW_MOVES = 1 / 256  # of the clusters: a pass with fewer is the last of its kind
-BATCHES, FEWEST, MOST_LOOKED_AT = 64, 8, 1 << 18  # batches of a pass; clusters of a batch; clusters times ranks of it
+BATCHES, FEWEST, MOST_LOOKED_AT = 64, 8, 1 << 18  # batches of a pass; clusters of a batch, at least; those times ranks
 MOST_PAIRS = 1 << 21  # of clusters that are looked at for one swap
 
 Graph = tuple[np.ndarray, np.ndarray, np.ndarray]

@@ -64,15 +64,15 @@ class Runs:
     """Sorted runs in a scratch directory. name: of their folder. total: about how many records there will be.
     by_weight: whether weights take part in the order.
 
-    size: the records that a run may have. lengths: those that each has. held: the first runs by their numbers, as far
-    as they fit a quarter of the memory; the others are in files alone.
+    size: the records that a run may have. lengths: those that each has. in_memory: the first runs by
+    their numbers, as far as they fit a quarter of the memory; the others are in files.
     """
 
     def __init__(self, scratch: Scratch, name: str, total: int, by_weight: bool = False) -> None:
         self.scratch, self.by_weight, self.name = scratch, by_weight, name
         self.size = chunk_records(scratch.memory, MOST_RUN, total)
         self.lengths: list[int] = []
-        self.held: dict[int, Records] = {}
+        self.in_memory: dict[int, Records] = {}
 
     def _column(self, run: int, column: str) -> str:
         return f"{self.name}/{run:05d}.{column}"
@@ -87,7 +87,7 @@ class Runs:
         def form_one(index: int) -> int:
             records = make(index).sort(self.by_weight)
             if (first + index + 1) * self.size * RECORD_BYTES <= self.scratch.memory // 4:
-                self.held[first + index] = records
+                self.in_memory[first + index] = records
                 return len(records)
             for column in COLUMNS:
                 if getattr(records, column) is not None:
@@ -103,8 +103,8 @@ class Runs:
 
     def _slice(self, run: int, columns: list[str], start: int, stop: int) -> Records:
         """Some records of a run; no file stays open."""
-        if run in self.held:
-            return self.held[run].take(slice(start, stop))
+        if run in self.in_memory:
+            return self.in_memory[run].take(slice(start, stop))
         place = start, stop, self.lengths[run]
         return Records(**{name: self.scratch.read(self._column(run, name), COLUMNS[name], *place) for name in columns})
 
@@ -121,7 +121,7 @@ class Runs:
         # A mapped file stays open as long as it is looked at: one at a time.
         def keys() -> Iterator[np.ndarray]:
             for run in range(len(self.lengths)):
-                yield self.held[run].key if run in self.held else self.scratch.load(self._column(run, "key"))
+                yield self.in_memory[run].key if run in self.in_memory else self.scratch.load(self._column(run, "key"))
 
         samples, least = [], []
         for key in keys():
@@ -144,7 +144,7 @@ class Runs:
 
     def remove(self) -> None:
         """Give the space of the runs back."""
-        self.held.clear()
+        self.in_memory.clear()
         self.scratch.forget(self.name)
 
 

@@ -131,7 +131,7 @@ def test_a_merge_opens_few_files_and_each_core_has_ranges(tmp_path, monkeypatch)
     keys = np.random.default_rng(0).permutation(3000)
     runs = Runs(Scratch(tmp_path / "work", 1 << 20), "runs", 3000)
     runs.form(lambda index: Records(keys[index * 10 : index * 10 + 10].copy()), 300)
-    assert 0 < len(runs.held) < 300 and len(runs.held) * runs.size * sorting.RECORD_BYTES <= 1 << 18
+    assert 0 < len(runs.in_memory) < 300 and len(runs.in_memory) * runs.size * sorting.RECORD_BYTES <= 1 << 18
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
     try:
         found = list(runs.merged(lambda records: records.key))
@@ -139,4 +139,4 @@ def test_a_merge_opens_few_files_and_each_core_has_ranges(tmp_path, monkeypatch)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert np.array_equal(np.concatenate(found), np.arange(3000))
     runs.remove()
-    assert not runs.held and runs.size == 375 and len(found) >= 8 and max(map(len, found)) < 1.25 * 375
+    assert not runs.in_memory and runs.size == 375 and len(found) >= 8 and max(map(len, found)) < 1.25 * 375

@@ -131,6 +131,7 @@ HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_str
                           int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
                           const float *bias, int64_t rows, int64_t depth, int64_t width, int add)
 {
+    /* A product without columns has no weights, but NULL would mean that there is no product. */
     const hg_convolution_args a = {.sums = add ? out : NULL, .x = x, .y = out, .own = depth ? weight : out, .bias = bias,
                                    .rows = rows, .streamed = add ? width : 0, .depth = depth, .width = width,
                                    .sums_stride = out_stride, .x_stride = x_stride, .y_stride = out_stride, .own_down = weight_down,

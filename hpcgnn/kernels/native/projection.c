@@ -79,6 +79,11 @@ static hg_scratch scratch_of(const hg_projection *p, float *at, int backwards)
     return scratch;
 }
 
+static int threads_for(const hg_projection_args *a, int num_threads)
+{
+    return a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+}
+
 /* Columns [begin, end) of rows as they are multiplied, to `to` from its first column on. begin: a multiple of 4. */
 static void enter(const hg_projection *p, float *to, int64_t first, int64_t num, int64_t begin, int64_t end)
 {
@@ -102,7 +107,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
     const int64_t columns = hg_panels_of(a->width) * HG_PANEL, bias = columns * a->depth, size = bias + columns;
     const int64_t scratch = scratch_size(&p, 0);
     static _Thread_local hg_memory kept;
-    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+    num_threads = threads_for(a, num_threads);
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
@@ -287,7 +292,7 @@ HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection
     const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
     const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth + a->width;
     static _Thread_local hg_memory kept;
-    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+    num_threads = threads_for(a, num_threads);
     const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));
     const int64_t most = num_threads == 1 || fitting < 1 ? 1 : fitting, waves = (shares + most - 1) / most;
     const int64_t held = (shares + waves - 1) / waves;
