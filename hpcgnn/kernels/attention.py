@@ -183,12 +183,12 @@ def attend_finish(
     """
     if y is not None:
         _normalise(y, denominator, bias, heads=denominator.shape[-1])
-    empty = denominator == 0
+    # Without edges the maximum is -inf, and the denominator 0: few passes, each of which has all threads wait.
     if share is None:
-        torch.add(running_max, denominator.log_(), out=lse).masked_fill_(empty, torch.inf)
+        running_max = torch.add(running_max, denominator.log_(), out=lse)
     else:
-        torch.reciprocal(denominator.masked_fill_(empty, 1), out=share)
-        lse.copy_(running_max).masked_fill_(empty, torch.inf)
+        torch.reciprocal(denominator, out=share).nan_to_num_(torch.nan, posinf=1.0)
+    torch.nan_to_num(running_max, torch.nan, torch.inf, torch.inf, out=lse)
 
 
 @kernel(

@@ -45,7 +45,6 @@ _convolve_backward = kernel(
         "taken": _ONE_TILE,
         "spare": _ONE_TILE,
         "apart": _ONE_TILE,
-        "places": "optional int32 [tile_rows]",
     }
     | _COMMON,
     memory=_NO_MEMORY,
@@ -113,8 +112,6 @@ def convolve_backward(
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    if (apart := more.get("apart")) is not None:
-        more["places"] = torch.empty(len(apart), dtype=torch.int32)
     if scale is not None:
         more |= {"relu": True, "scale": scale}
     _convolve_backward(x, gy, tile=tile, **_aggregated(aggregate, len(x)), **more)

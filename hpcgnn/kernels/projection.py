@@ -24,23 +24,27 @@ _NO_MEMORY = "a product: no memory to work in"
 
 
 @kernel(
-    "hg_multiply",
+    "hg_convolve",
     {
-        "out": "written type of weight (rows, width)",
+        "out": "written type of weight as y (rows, width)",
         "x": "number (rows, depth)",
-        "weight": "strided weights of x (depth, width)",
+        "weight": "strided weights of x as own (depth, width)",
         "bias": "optional type of weight [width]",
+        "sums": "optional type of weight (rows, streamed)",
     },
     memory=_NO_MEMORY,
 )
 def _multiply(a: Arguments) -> None:
     x = a.x.to(a.weight.dtype)
-    if a.add:
+    if a.sums is not None:
         a.out.addmm_(x, a.weight)
     elif a.bias is None:
         torch.mm(x, a.weight, out=a.out)
     else:
         torch.addmm(a.bias, x, a.weight, out=a.out)
+
+
+_multiply.name = "multiply"  # of who watches: a convolution is more
 
 
 def multiply(
@@ -59,7 +63,7 @@ def multiply(
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    _multiply(out, x, weight, bias, add=add, compiled=one_pass(weight.dtype))
+    _multiply(out, x, weight, bias, out if add else None, compiled=one_pass(weight.dtype) and x.numel() > 0)
 
 
 class Elu(NamedTuple):

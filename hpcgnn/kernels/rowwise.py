@@ -122,9 +122,9 @@ def bias_gradient(a: Arguments) -> None:
 
 
 def _shares(a: Arguments) -> torch.Tensor:
-    """Zeros for the sums of the shares that are made at a time."""
+    """Memory for the sums of the shares that are made at a time."""
     shares = min(SUMMED_SHARES, -(-len(a.x) // SUMMED_ROWS))
-    return torch.zeros(shares, len(a.sums), dtype=torch.float64)
+    return torch.empty(shares, len(a.sums), dtype=torch.float64)
 
 
 @kernel(

@@ -39,8 +39,8 @@ def project(
     ConstantRows; arena: for scratch memory.
     """
     if isinstance(x, ConstantRows):
-        for rows, part in x.tiles():
-            kernels.project(out[rows], part, weight)
+        for rows, part, mask in x.tiles():
+            kernels.project(out[rows], part, weight, mask(rows))
         return out
     for rows, scratch in _tiles(x, activation, 1, arena):
         kernels.project(out[rows], x[rows], weight, None if activation is None else activation.of(rows), scratch)
@@ -97,13 +97,13 @@ def _add_of_constants(
     g_weight: torch.Tensor, parts: Sequence[torch.Tensor], x: ConstantRows, weight: torch.Tensor
 ) -> None:
     """g_weight += x^T gradient, the gradient being in parts of consecutive rows, which end within tiles of x."""
-    for rows, tile in x.tiles():
+    for rows, tile, mask in x.tiles():
         first = 0
         for part in parts:
             start, stop = max(rows.start, first), min(rows.stop, first + len(part))
             if start < stop:
-                of_part = part[start - first : stop - first]
-                kernels.project_backward(None, g_weight, tile[start - rows.start : stop - rows.start], of_part, weight)
+                of_x, of_part = tile[start - rows.start : stop - rows.start], part[start - first : stop - first]
+                kernels.project_backward(None, g_weight, of_x, of_part, weight, mask(slice(start, stop)))
             first += len(part)
 
 

@@ -199,10 +199,14 @@ class ConstantRows(LayerInput):
         drop(x, slice(0, len(x)), out)
         return out
 
-    def tiles(self) -> Iterator[tuple[slice, torch.Tensor]]:
-        """Yield (rows, these rows after dropout), in order; valid only until the next."""
-        for rows, (part,) in _tiles([_Constant(self._x, self._drops[0], None, self.dtype, True)], self._arena):
-            yield rows, part
+    def tiles(self) -> Iterator[tuple[slice, torch.Tensor, Callable[[slice], kernels.Mask | None]]]:
+        """Yield (rows, these rows, what gives the Mask of some rows that a product still has to drop entries by), in
+        order; valid only until the next.
+        """
+        masked = self._drops[0] is not None and isinstance(self._x, torch.Tensor) and kernels.one_pass(self.dtype)
+        constant = _Constant(self._x, self._drops[0], None, self.dtype, True, masked)
+        for rows, (part,) in _tiles([constant], self._arena):
+            yield rows, part, constant.mask
 
     def of(self, outputs: torch.Tensor | None, dtype: torch.dtype) -> _Constant:
         """The rows `outputs` int32 (m,), those that are computed, or None for all. dtype: to compute with."""

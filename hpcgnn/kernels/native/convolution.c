@@ -1,5 +1,4 @@
-/* A layer's convolution in one call, of the kernels of gather.c, products.c, projection.c and rowwise.c. What the caller does
- * between two calls is serial, and every parallel region has threads wait at its end.
+/* A layer's convolution in one call and one parallel region, of the kernels of gather.c, products.c, projection.c and rowwise.c.
  *
  * Forwards a thread takes a block of rows, and gathers and multiplies them while they are in its second-level cache. Backwards
  * all blocks add to the gradients of the weights: the kernels take turns, for a tile of rows that stays in the caches.
@@ -10,6 +9,8 @@
 #include "products.h"
 
 #define HG_BLOCK (2 * HG_ROWS)  /* rows that a thread takes at a time, forwards: half of it and eight times are as fast */
+
+static _Thread_local hg_memory kept, kept_sums;
 
 /* Row `first` of a matrix, or NULL. */
 static void *row_of(const void *x, int type, int64_t stride, int64_t first)
@@ -31,14 +32,16 @@ static int64_t computed_from(const hg_convolution_args *a, int64_t row)
     return low;
 }
 
-/* What the blocks of a call have in common. */
+/* What the blocks of a call, or backwards its tiles, have in common. */
 typedef struct {
     const hg_convolution_args *a;
-    int path;
-    hg_weights neighbour, own;
-    const float *bias;          /* as wide as all panels, or NULL */
+    int path, num_threads;
+    hg_weights neighbour, own;  /* backwards transposed */
     char *hub_sums;
     int64_t stride;             /* of a thread's memory for a block, which holds its aggregate, and then its rows of x */
+    const float *bias;          /* as wide as all panels, or NULL */
+    hg_projection_args rows;    /* backwards: of a projection, but for what differs from tile to tile; its memory */
+    float *memory;
 } hg_convolution;
 
 /* Rows [first, first + num) of the result. scratch: memory for a block, and behind it for a narrow result as float32. */
@@ -87,11 +90,10 @@ static void convolve_block(const hg_convolution *p, float *scratch, int64_t firs
                 a->width, NULL);
 }
 
-/* y = aggregate neighbour + x own + bias. Where neighbour is NULL the aggregate itself is added, if there is one. Returns 0, or
- * -1: no memory. */
+/* y = aggregate neighbour + x own + bias. Where neighbour is NULL the aggregate itself is added, if there is one. Each element is
+ * one sum over the columns of a product in order, whatever the number of threads. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a)
 {
-    static _Thread_local hg_memory kept, kept_sums;
     const int64_t columns = hg_panels_of(a->width) * HG_PANEL;
     const int64_t of_neighbour = a->neighbour ? columns * a->streamed : 0, of_own = a->own ? columns * a->depth : 0;
     const int64_t common = of_neighbour + of_own + columns, stride = (a->streamed > a->depth ? a->streamed : a->depth) + HG_PAD;
@@ -101,8 +103,8 @@ HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *
         num_threads = 1;
     float *packed = hg_kept(&kept, (common + num_threads * scratch) * (int64_t)sizeof *packed);
     const hg_product_kernels *kernels = &hg_table(path)->products;
-    hg_convolution p = {a, path, {packed, a->streamed, a->width, kernels}, {packed + of_neighbour, a->depth, a->width, kernels},
-                        NULL, NULL, stride};
+    hg_convolution p = {a, path, num_threads, {packed, a->streamed, a->width, kernels},
+                        {packed + of_neighbour, a->depth, a->width, kernels}, .stride = stride};
     if (!packed || (a->gather && hg_hub_sums(a->gather, &kept_sums, &p.hub_sums)))
         return -1;
     float *bias = packed + of_neighbour + of_own;
@@ -124,86 +126,99 @@ HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *
     return 0;
 }
 
-/* out (rows, width) = x (rows, depth) weight (depth, width), added to what out holds if `add`, plus bias (width) unless NULL. x
- * is of x_type, HG_F32 or HG_BF16; element (k, c) of weight stands at k * weight_down + c * weight_across. Each element is
- * one sum over k in order, whatever the number of threads. Returns 0, or -1: no memory. */
-HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
-                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add)
+/* gx += gy W_s', g_own += x' gy, g_bias += the sums of gy, of the rows of a tile that are computed. */
+static void project_own(const hg_convolution *p, hg_projection_args rows, int64_t first)
 {
-    /* A product without columns has no weights, but NULL would mean that there is no product. */
-    const hg_convolution_args a = {.sums = add ? out : NULL, .x = x, .y = out, .own = depth ? weight : out, .bias = bias,
-                                   .rows = rows, .streamed = add ? width : 0, .depth = depth, .width = width,
-                                   .sums_stride = out_stride, .x_stride = x_stride, .y_stride = out_stride, .own_down = weight_down,
-                                   .own_across = weight_across, .x_type = x_type};
-    return hg_convolve(path, num_threads, &a);
+    const hg_convolution_args *a = p->a;
+    const hg_kernels *table = hg_table(p->path);
+    const int64_t from = a->outputs ? computed_from(a, first) : first, gx_stride = rows.gx_stride;
+    const int32_t *outputs = a->outputs ? a->outputs + from : NULL;
+    float *gx = rows.gx;
+    rows.y = row_of(a->y, a->y_type, a->y_stride, from);
+    rows.g_weight = a->g_own;
+    rows.y_sums = a->g_bias;
+    rows.add = gx && !outputs;
+    if (outputs) {
+        const void *x = row_of(a->x, a->x_type, a->x_stride, -a->first);
+        rows.rows = computed_from(a, first + rows.rows) - from;
+        #pragma omp for schedule(static) nowait
+        for (int64_t i = 0; i < rows.rows; i++)
+            table->copy_row[a->x_type][HG_F32](a->taken + i * a->depth, row_of(x, a->x_type, a->x_stride, outputs[i]), a->depth, 1);
+        rows.x = a->taken;
+        rows.x_type = HG_F32;
+        rows.gx = gx ? a->apart : NULL;
+        rows.x_stride = rows.gx_stride = a->depth;
+    }
+    if (rows.rows > 0)
+        hg_project_rows_backward(p->path, p->num_threads, &rows, &p->own, p->memory);
+    if (!gx || !outputs)
+        return;
+    #pragma omp for schedule(static)
+    for (int64_t i = 0; i < rows.rows; i++)
+        table->add_row[HG_F32](gx + (outputs[i] - first) * gx_stride, a->apart + i * a->depth, a->depth, 1);
 }
 
-/* Gradients of one product of a tile: gx = y weight' (or added to it), g_weight += x' y, y_sums += the columns of y. */
-static int project(int path, int num_threads, const hg_convolution_args *a, float *gx, int64_t gx_stride, const void *x,
-                   int x_type, int64_t x_stride, const void *y, int y_type, int64_t y_stride, int64_t num, int own, int add)
+/* All gradients of a tile's rows, from row `first` on, by every thread. A projection has them wait before it writes, and when
+ * all have read what it reads: only then does anybody write that for the next tile. */
+static void convolve_tile(const hg_convolution *p, int64_t first)
 {
-    const hg_projection_args of_tile = {.x = x, .y = (void *)y, .gx = gx, .g_weight = own ? a->g_own : a->g_neighbour,
-                                        .rows = num, .depth = a->depth, .width = a->width, .heads = 1, .x_stride = x_stride,
-                                        .y_stride = y_stride, .gx_stride = gx_stride, .scale = 1, .add = add, .x_type = x_type,
-                                        .y_type = y_type, .weight = own ? a->own : a->neighbour,
-                                        .weight_down = own ? a->own_down : a->neighbour_down,
-                                        .weight_across = own ? a->own_across : a->neighbour_across,
-                                        .y_sums = own ? a->g_bias : NULL};
-    return num == 0 ? 0 : hg_project_backward(path, num_threads, &of_tile);
-}
-
-/* The same for W_s, of the rows of a tile that are computed. */
-static int project_own(int path, int num_threads, const hg_convolution_args *a, float *gx, int64_t gx_stride, const void *x,
-                       int64_t first, int64_t num)
-{
-    if (!a->outputs)
-        return project(path, num_threads, a, gx, gx_stride, x, a->x_type, a->x_stride,
-                       row_of(a->y, a->y_type, a->y_stride, a->first + first), a->y_type, a->y_stride, num, 1, gx != NULL);
-    const int64_t from = computed_from(a, a->first + first), some = computed_from(a, a->first + first + num) - from;
-    hg_pack(path, num_threads, a->taken, a->depth, HG_F32, row_of(a->x, a->x_type, a->x_stride, -a->first), a->x_stride,
-            a->x_type, a->outputs + from, some, a->depth, NULL);
-    if (project(path, num_threads, a, gx ? a->apart : NULL, a->depth, a->taken, HG_F32, a->depth,
-                row_of(a->y, a->y_type, a->y_stride, from), a->y_type, a->y_stride, some, 1, 0))
-        return -1;
-    for (int64_t i = 0; gx && i < some; i++)
-        a->places[i] = (int32_t)(a->outputs[from + i] - a->first - first);
-    if (gx)
-        hg_add_rows(path, num_threads, HG_F32, gx, gx_stride, a->places, a->apart, a->depth, NULL, NULL, some, a->depth, 1);
-    return 0;
+    const hg_convolution_args *a = p->a;
+    const hg_kernels *table = hg_table(p->path);
+    hg_projection_args rows = p->rows;
+    char *gx = row_of(a->gx, a->x_type, a->gx_stride, first);
+    rows.rows = hg_least(a->tile, a->rows - first);
+    rows.x = row_of(a->x, a->x_type, a->x_stride, first);
+    rows.gx = a->spare ? a->spare : (float *)gx;
+    rows.gx_stride = a->spare ? a->depth : a->gx_stride;
+    hg_projection_args of_t = rows;
+    of_t.y = a->gather ? a->memory : row_of(a->sums, HG_F32, a->sums_stride, first);
+    of_t.y_stride = a->gather ? a->streamed : a->sums_stride;
+    of_t.y_type = HG_F32;
+    of_t.g_weight = a->g_neighbour;
+    if (a->gather) {
+        hg_gather_args of_tile = *a->gather;
+        of_tile.y = a->memory - first * a->streamed;
+        of_tile.y_stride = a->streamed;
+        hg_share_rows(p->path, p->num_threads, &of_tile, p->hub_sums, first, rows.rows);
+    }
+    hg_project_rows_backward(p->path, p->num_threads, &of_t, &p->neighbour, p->memory);
+    if (a->g_own)
+        project_own(p, rows, a->first + first);
+    #pragma omp for schedule(static) nowait
+    for (int64_t i = 0; i < (a->spare ? rows.rows : 0); i++) {
+        const float *from = a->spare + i * a->depth;
+        void *to = row_of(gx, a->x_type, a->gx_stride, i);
+        if (a->relu)
+            table->relu_gradient[a->x_type](to, from, to, a->depth, a->scale);
+        else
+            table->copy_row[HG_F32][a->x_type](to, from, a->depth, 1);
+    }
 }
 
 /* All gradients, from that of y and its aggregate along the edges reversed; rows are those of x. With `relu`, gx is x.
  * Returns 0, or -1: no memory. */
 HG_EXPORT int hg_convolve_backward(int path, int num_threads, const hg_convolution_args *a)
 {
-    for (int64_t first = 0; first < a->rows; first += a->tile) {
-        const int64_t num = hg_least(a->tile, a->rows - first), gx_stride = a->spare ? a->depth : a->gx_stride;
-        const float *t = row_of(a->sums, HG_F32, a->sums_stride, first);
-        int64_t stride = a->sums_stride;
-        if (a->gather) {
-            hg_gather_args of_tile = *a->gather;
-            of_tile.y = a->memory;
-            of_tile.y_stride = a->streamed;
-            of_tile.indptr += first;
-            of_tile.num_rows = num;
-            of_tile.row_scale = row_of(of_tile.row_scale, HG_F32, 1, first);
-            if (hg_gather(path, num_threads, &of_tile))
-                return -1;
-            t = a->memory;
-            stride = a->streamed;
-        }
-        const void *x = row_of(a->x, a->x_type, a->x_stride, first);
-        void *result = row_of(a->gx, a->x_type, a->gx_stride, first);
-        float *gx = a->spare ? a->spare : result;
-        if (project(path, num_threads, a, gx, gx_stride, x, a->x_type, a->x_stride, t, HG_F32, stride, num, 0, 0) ||
-            (a->g_own && project_own(path, num_threads, a, gx, gx_stride, x, first, num)))
-            return -1;
-        if (a->relu)
-            hg_relu_gradient(path, num_threads, a->x_type, result, a->gx_stride, gx, gx_stride, x, a->x_stride, num, a->depth,
-                             a->scale);
-        else if (a->spare)
-            hg_pack(path, num_threads, result, a->gx_stride, a->x_type, gx, gx_stride, HG_F32, NULL, num, a->depth, NULL);
+    const int64_t width = a->gx ? a->depth : 0, size = hg_panels_size(a->width, width);
+    if (a->rows * a->depth * a->width < HG_FEW_PRODUCTS)
+        num_threads = 1;
+    hg_convolution p = {a, path, num_threads, .rows = {.rows = hg_least(a->tile, a->rows), .depth = a->depth, .width = a->width,
+                        .x_type = a->x_type, .x_stride = a->x_stride, .y_type = a->y_type, .y_stride = a->y_stride}};
+    float *packed = hg_kept(&kept, (2 * size + hg_memory_backward(path, num_threads, &p.rows)) * (int64_t)sizeof *packed);
+    if (!packed || (a->gather && hg_hub_sums(a->gather, &kept_sums, &p.hub_sums)))
+        return -1;
+    p.neighbour = (hg_weights){packed, a->width, width, &hg_table(path)->products};
+    p.own = (hg_weights){packed + size, a->width, width, p.neighbour.kernels};
+    p.memory = packed + 2 * size;
+    #pragma omp parallel num_threads(num_threads)
+    {
+        hg_pack_weights(&p.neighbour, a->neighbour, a->neighbour_across, a->neighbour_down);
+        if (a->own)
+            hg_pack_weights(&p.own, a->own, a->own_across, a->own_down);
+        if (a->gather)
+            hg_sum_hubs(path, a->gather, p.hub_sums);
+        for (int64_t first = 0; first < a->rows; first += a->tile)
+            convolve_tile(&p, first);
     }
     return 0;
 }

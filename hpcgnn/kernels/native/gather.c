@@ -32,7 +32,9 @@ int hg_hub_sums(const hg_gather_args *a, hg_memory *kept, char **sums)
 
 void hg_sum_hubs(int path, const hg_gather_args *a, char *sums)
 {
-    const int64_t begin = a->indptr[0], num_edges = sums ? a->indptr[a->num_rows] - begin : 0;
+    const int64_t begin = a->indptr[0], num_edges = a->indptr[a->num_rows] - begin;
+    if (!sums)
+        return;
     #pragma omp for schedule(dynamic, 1)
     for (int64_t at = 0; at < num_edges; at += HG_HUB_EDGES) {
         const int64_t i = hg_row_of_cost(a->indptr, a->num_rows, 0, at + 1) - 1, end = a->indptr[i + 1];
@@ -57,6 +59,21 @@ void hg_gather_rows(int path, const hg_gather_args *a, char *sums, int64_t first
     }
 }
 
+static int64_t cost_of(const int64_t *indptr, int64_t num)
+{
+    return indptr[num] - indptr[0] + HG_ROW_COST * num;
+}
+
+void hg_share_rows(int path, int num_threads, const hg_gather_args *a, char *sums, int64_t first, int64_t num)
+{
+    const int64_t *indptr = a->indptr + first, cost = cost_of(indptr, num), fair = cost / (8 * num_threads);
+    const int64_t share = fair < HG_LEAST_GATHER_SHARE ? HG_LEAST_GATHER_SHARE : hg_least(fair, HG_GATHER_SHARE);
+    #pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t s = 0; s < (cost + share - 1) / share; s++)
+        hg_gather_rows(path, a, sums, first + hg_row_of_cost(indptr, num, HG_ROW_COST, s * share),
+                       first + hg_row_of_cost(indptr, num, HG_ROW_COST, (s + 1) * share));
+}
+
 /* Returns 0, or -1 if there is no memory for the hubs' sums. */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
 {
@@ -66,17 +83,10 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
         return 0;
     if (hg_hub_sums(a, &kept, &sums))
         return -1;
-    const int64_t cost = a->indptr[a->num_rows] - a->indptr[0] + HG_ROW_COST * a->num_rows;
-    int64_t share = cost / (8 * num_threads);
-    share = share < HG_LEAST_GATHER_SHARE ? HG_LEAST_GATHER_SHARE : share > HG_GATHER_SHARE ? HG_GATHER_SHARE : share;
-    const int64_t shares = (cost + share - 1) / share;
-    #pragma omp parallel num_threads(num_threads) if (shares > 1)
+    #pragma omp parallel num_threads(num_threads) if (cost_of(a->indptr, a->num_rows) > HG_LEAST_GATHER_SHARE)
     {
         hg_sum_hubs(path, a, sums);
-        #pragma omp for schedule(dynamic, 1)
-        for (int64_t s = 0; s < shares; s++)
-            hg_gather_rows(path, a, sums, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * share),
-                           hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * share));
+        hg_share_rows(path, num_threads, a, sums, 0, a->num_rows);
     }
     return 0;
 }
@@ -84,8 +94,7 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
 /* The largest of neighbours. A row is never shared out, so a hub is one thread's work. */
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
 {
-    const int64_t cost = a->indptr[a->num_rows] - a->indptr[0] + HG_ROW_COST * a->num_rows;
-    const int64_t shares = a->width == 0 ? 0 : (cost + HG_EXTREME_SHARE - 1) / HG_EXTREME_SHARE;
+    const int64_t shares = a->width == 0 ? 0 : (cost_of(a->indptr, a->num_rows) + HG_EXTREME_SHARE - 1) / HG_EXTREME_SHARE;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(shares > 1 ? num_threads : 1)
     for (int64_t s = 0; s < shares; s++)
         hg_table(path)->of[a->type]->largest(

@@ -89,10 +89,12 @@ static inline void *hg_kept(hg_memory *memory, int64_t bytes)
 }
 
 /* gather by parts, for who does more to the rows: memory for the sums of hubs' chunks, NULL if there can be no hub (returns 0,
- * or -1: no memory); these sums, made by every thread of a parallel region, which wait at the end; then rows [first, last). */
+ * or -1: no memory); these sums, made by every thread of a parallel region, which wait at the end; then rows [first, last), or
+ * `num` rows from row `first` on by every thread, of which none waits. */
 int hg_hub_sums(const hg_gather_args *a, hg_memory *kept, char **sums);
 void hg_sum_hubs(int path, const hg_gather_args *a, char *sums);
 void hg_gather_rows(int path, const hg_gather_args *a, char *sums, int64_t first, int64_t last);
+void hg_share_rows(int path, int num_threads, const hg_gather_args *a, char *sums, int64_t first, int64_t num);
 
 /* The place of a block's edge among those that have features. */
 static inline int64_t hg_place(const void *places, int bytes, int64_t e)

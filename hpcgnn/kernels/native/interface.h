@@ -210,7 +210,6 @@ typedef struct {
     const int32_t *outputs;             /* rows of x that are computed, or NULL: all; forwards those of `rows` */
     float *taken;                       /* backwards, with outputs: (tile, depth) */
     float *apart;                       /* backwards, with outputs and gx: (tile, depth) */
-    int32_t *places;                    /* the same: (tile) */
     float *spare;                       /* backwards: (tile, depth), with relu, and for gx of HG_BF16; else NULL */
     void *gx;                           /* backwards: (rows, depth), of the type of x, or NULL */
     float *g_neighbour;                 /* backwards: (depth, width), added to; so are the next two */
@@ -297,7 +296,7 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width);
 
-/* norm.c; vectors are of the accumulation type, and partial has zeros for a span of rows */
+/* norm.c; vectors are of the accumulation type, and partial is memory for the sums of a span of rows */
 HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
                               const void *mean, double *partial, int64_t rows, int64_t width);
 HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double *sums, const void *gy,
@@ -329,9 +328,6 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a);
 
 /* convolution.c */
-HG_EXPORT int hg_multiply(int path, int num_threads, float *out, int64_t out_stride, const void *x, int x_type,
-                          int64_t x_stride, const float *weight, int64_t weight_down, int64_t weight_across,
-                          const float *bias, int64_t rows, int64_t depth, int64_t width, int add);
 HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a);
 HG_EXPORT int hg_convolve_backward(int path, int num_threads, const hg_convolution_args *a);
 

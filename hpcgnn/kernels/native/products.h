@@ -68,6 +68,12 @@ static inline void hg_ask_for(const hg_ahead *ahead, int64_t part, int64_t parts
 void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *bias,
                        int64_t rows, int add, const hg_ahead *ahead);
 
+/* hg_project_backward by parts, for who does more in a parallel region: numbers of memory for so many rows or fewer; then all of it,
+ * by every thread. They wait before anything is written and when all is read, but not for the end of g_weight and of columns' sums.
+ * weights: transposed, of width 0 without gx. */
+int64_t hg_memory_backward(int path, int num_threads, const hg_projection_args *a);
+void hg_project_rows_backward(int path, int num_threads, const hg_projection_args *a, const hg_weights *weights, float *memory);
+
 /* x (rows, depth) of x_type, HG_F32 or HG_BF16, as it is multiplied: as float32, x itself where it is that, else at `scratch`
  * (rows, depth). *stride: of x, and then of what is returned. */
 const float *hg_widened(const hg_weights *w, float *scratch, const void *x, int x_type, int64_t *stride, int64_t rows,

@@ -27,6 +27,11 @@
 #define HG_PART 16              /* rows of the weights that a task makes at least, columns being HG_PANEL at least */
 #define HG_ENOUGH_TASKS 6       /* for each thread: what one more at the end costs is then little */
 
+/* How the sums of the weights' gradient are cut into tasks: `down` times `across` parts of each share. */
+typedef struct {
+    int64_t down, across;
+} hg_cut;
+
 typedef struct {
     const hg_projection_args *a;
     const hg_kernels *table;
@@ -34,6 +39,11 @@ typedef struct {
     hg_mask mask;
     hg_weights weights;         /* backwards transposed */
     int64_t stride;             /* of a thread's rows */
+    int64_t blocks, shares;     /* backwards, as all that follows */
+    int64_t most, held;         /* shares whose sums there is memory for, and those that are made at a time */
+    int64_t sums_size, scratch; /* numbers of a share's sums, and of a thread's scratch */
+    int64_t apart;              /* of the sums of each block's columns, which wait for their share's where gx is made apart */
+    hg_cut cut;
 } hg_projection;
 
 /* What a thread works in. */
@@ -60,28 +70,16 @@ static hg_projection projection_of(int path, const hg_projection_args *a)
 }
 
 /* Numbers of 32 bits in a scratch. */
-static int64_t scratch_size(const hg_projection *p, int backwards)
+static int64_t scratch_size(const hg_projection_args *a)
 {
-    const hg_projection_args *a = p->a;
-    const int64_t forwards = HG_ROWS * p->stride, wide = a->y_type == HG_BF16 ? a->width : 0;
-    return backwards ? forwards + HG_ROWS * (p->stride + HG_PANEL + wide) + a->depth : forwards;
+    const int64_t stride = a->depth + HG_PAD, wide = a->y_type == HG_BF16 ? a->width : 0;
+    return HG_ROWS * (2 * stride + HG_PANEL + wide) + a->depth;
 }
 
-static hg_scratch scratch_of(const hg_projection *p, float *at, int backwards)
+static hg_scratch scratch_of(const hg_projection *p, float *at)
 {
-    hg_scratch scratch = {.entered = at};
-    if (backwards) {
-        scratch.gradient = at + HG_ROWS * p->stride;
-        scratch.panel = scratch.gradient + HG_ROWS * p->stride;
-        scratch.columns = scratch.panel + HG_ROWS * HG_PANEL;
-        scratch.wide = scratch.columns + p->a->depth;
-    }
-    return scratch;
-}
-
-static int threads_for(const hg_projection_args *a, int num_threads)
-{
-    return a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+    float *gradient = at + HG_ROWS * p->stride, *panel = gradient + HG_ROWS * p->stride, *columns = panel + HG_ROWS * HG_PANEL;
+    return (hg_scratch){at, gradient, columns, panel, columns + p->a->depth};
 }
 
 /* Columns [begin, end) of rows as they are multiplied, to `to` from its first column on. begin: a multiple of 4. */
@@ -105,9 +103,9 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 {
     hg_projection p = projection_of(path, a);
     const int64_t columns = hg_panels_of(a->width) * HG_PANEL, bias = columns * a->depth, size = bias + columns;
-    const int64_t scratch = scratch_size(&p, 0);
+    const int64_t scratch = scratch_size(a);
     static _Thread_local hg_memory kept;
-    num_threads = threads_for(a, num_threads);
+    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
@@ -117,7 +115,7 @@ HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
     const int64_t fair = a->rows / (4 * HG_ROWS * num_threads), turn = fair < 1 ? 1 : hg_least(fair, HG_TURN);
     #pragma omp parallel num_threads(num_threads)
     {
-        const hg_scratch mine = scratch_of(&p, packed + size + omp_get_thread_num() * scratch, 0);
+        const hg_scratch mine = scratch_of(&p, packed + size + omp_get_thread_num() * scratch);
         hg_pack_weights(&p.weights, a->weight, a->weight_down, a->weight_across);
         #pragma omp for schedule(dynamic, turn)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
@@ -225,24 +223,14 @@ static void clear_sums(const hg_projection_args *a, const hg_sums *sums, hg_part
         memset(sums->columns + part.row, 0, (size_t)(part.row_end - part.row) * size);
 }
 
-/* How the sums of the weights' gradient are cut into tasks: `down` times `across` parts of each share. */
-typedef struct {
-    int64_t down, across;
-} hg_cut;
-
-/* What of the threads' time so many equal tasks fill. */
-static double efficiency(int64_t tasks, int64_t threads)
-{
-    return (double)tasks / (double)((tasks + threads - 1) / threads * threads);
-}
-
-/* Parts that keep all threads busy, the fewest and squarest: each reads its columns of x and of y once more. */
+/* Parts that keep all threads busy, the fewest and squarest: each reads its columns of x and of y once more. Equal tasks are enough
+ * where they fill 17 of 20 parts of the threads' time. */
 static hg_cut cut_of(const hg_projection_args *a, int64_t shares, int64_t threads)
 {
     const int64_t most_down = (a->depth + HG_PART - 1) / HG_PART, most_across = hg_panels_of(a->width);
     hg_cut cut = {1, 1};
-    while (shares * cut.down * cut.across < HG_ENOUGH_TASKS * threads &&
-           efficiency(shares * cut.down * cut.across, threads) < 0.85) {
+    for (int64_t n = shares; n < HG_ENOUGH_TASKS * threads && 20 * n < 17 * ((n + threads - 1) / threads * threads);
+         n = shares * cut.down * cut.across) {
         const int longer = a->depth * cut.across >= a->width * cut.down;
         if (cut.down * 2 <= most_down && (longer || cut.across * 2 > most_across))
             cut.down *= 2;
@@ -263,102 +251,110 @@ static hg_part part_of(const hg_projection_args *a, hg_cut cut, int64_t number)
                      k * panels / cut.across * HG_PANEL, hg_least((k + 1) * panels / cut.across * HG_PANEL, a->width)};
 }
 
-/* Adds rows [k, end) of panel i of a share's sums to the gradient of the weights. */
-static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t i, int64_t k, int64_t end)
+/* Adds a share's sums of a panel's columns, in HG_PART rows from row `k` on, and those of columns that go with them. */
+static void add_sums(const hg_projection_args *a, const hg_sums *sums, int64_t column, int64_t row)
 {
-    const float *from = sums->weight + i * a->depth * HG_PANEL;
-    const int64_t num = hg_least(a->width - i * HG_PANEL, HG_PANEL);
-    for (; k < end; k++)
-        for (int64_t c = 0; c < num; c++)
-            a->g_weight[k * a->width + i * HG_PANEL + c] += from[k * HG_PANEL + c];
+    const int64_t end = hg_least(row + HG_PART, a->depth), end_column = hg_least(column + HG_PANEL, a->width);
+    const float *from = sums->weight + column * a->depth - column;
+    for (int64_t k = row; k < end; k++)
+        for (int64_t c = column; c < end_column; c++)
+            a->g_weight[k * a->width + c] += from[k * HG_PANEL + c];
+    for (int64_t k = row; a->sums && column == 0 && k < end; k++)
+        a->sums[k] += sums->columns[k];
+    for (int64_t c = column; a->y_sums && row == 0 && c < end_column; c++)
+        a->y_sums[c] += sums->y_columns[c];
 }
 
-/* Adds a share's sums of the columns [first, end). */
-static void add_columns(const hg_projection_args *a, const hg_sums *sums, int64_t first, int64_t end)
+/* The same backwards: how rows are shared out, and the memory for it. */
+static hg_projection backwards_of(int path, int num_threads, const hg_projection_args *a)
 {
-    for (int64_t c = first; a->sums && c < hg_least(end, a->depth); c++)
-        a->sums[c] += sums->columns[c];
-    for (int64_t c = first; a->y_sums && c < hg_least(end, a->width); c++)
-        a->y_sums[c] += sums->y_columns[c];
+    hg_projection p = projection_of(path, a);
+    p.blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
+    p.shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
+    p.scratch = scratch_size(a);
+    p.sums_size = (hg_panels_of(a->width) * HG_PANEL + 1) * a->depth + a->width;
+    const int64_t fitting = HG_SUMS_BYTES / (p.sums_size * (int64_t)sizeof(float));
+    p.most = num_threads == 1 || fitting < 1 ? 1 : hg_least(fitting, p.shares);
+    const int64_t waves = (p.shares + p.most - 1) / p.most;
+    p.held = (p.shares + waves - 1) / waves;
+    p.cut = cut_of(a, p.held, num_threads);
+    if (p.cut.down * p.cut.across > 1 && a->gx && a->sums)
+        p.apart = (p.held * p.blocks / p.shares + 2) * a->depth;
+    return p;
+}
+
+int64_t hg_memory_backward(int path, int num_threads, const hg_projection_args *a)
+{
+    const hg_projection p = backwards_of(path, num_threads, a);
+    return p.most * p.sums_size + num_threads * p.scratch + p.apart;
+}
+
+void hg_project_rows_backward(int path, int num_threads, const hg_projection_args *a, const hg_weights *weights, float *memory)
+{
+    hg_projection p = backwards_of(path, num_threads, a);
+    const int64_t blocks = p.blocks, shares = p.shares, parts = p.cut.down * p.cut.across, one_pass = parts == 1;
+    float *scratches = memory + p.most * p.sums_size, *columns = scratches + num_threads * p.scratch;
+    const hg_scratch mine = scratch_of(&p, scratches + omp_get_thread_num() * p.scratch);
+    p.weights = *weights;
+    for (int64_t wave = 0; wave < shares; wave += p.held) {
+        const int64_t last = hg_least(wave + p.held, shares);
+        const int64_t first_block = wave * blocks / shares, end_block = last * blocks / shares;
+        #pragma omp barrier
+        #pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t t = 0; t < (last - wave) * parts; t++) {
+            const int64_t s = wave + t / parts, end = (s + 1) * blocks / shares;
+            const hg_sums sums = sums_of(a, memory + (s - wave) * p.sums_size);
+            const hg_part part = part_of(a, p.cut, t % parts);
+            clear_sums(a, &sums, part);
+            for (int64_t b = s * blocks / shares; b < end; b++) {
+                block_weights(&p, &mine, &sums, b * HG_ROWS, hg_least(end * HG_ROWS, a->rows), part);
+                if (one_pass && a->gx)
+                    block_gradient(&p, &mine, sums.columns, b * HG_ROWS);
+            }
+        }
+        if (!one_pass && (const void *)a->gx == a->x) {
+            #pragma omp barrier         /* tasks read rows of x that blocks write to */
+        }
+        if (!one_pass && a->gx) {
+            #pragma omp for schedule(dynamic, 1) nowait
+            for (int64_t b = first_block; b < end_block; b++) {
+                float *of_block = columns + (b - first_block) * a->depth;
+                if (a->elu)
+                    enter(&p, mine.entered, b * HG_ROWS, hg_least(a->rows - b * HG_ROWS, HG_ROWS), 0, a->depth);
+                if (p.apart)
+                    memset(of_block, 0, (size_t)a->depth * sizeof *of_block);
+                block_gradient(&p, &mine, of_block, b * HG_ROWS);
+            }
+        }
+        #pragma omp barrier
+        #pragma omp for schedule(static) collapse(2) nowait
+        for (int64_t column = 0; column < a->width; column += HG_PANEL)
+            for (int64_t row = 0; row < a->depth; row += HG_PART)
+                for (int64_t s = wave; s < last; s++) {
+                    const hg_sums sums = sums_of(a, memory + (s - wave) * p.sums_size);
+                    const int64_t end = p.apart && column == 0 ? (s + 1) * blocks / shares : 0;
+                    for (int64_t b = s * blocks / shares; b < end; b++)
+                        for (int64_t k = row; k < hg_least(row + HG_PART, a->depth); k++)
+                            sums.columns[k] += columns[(b - first_block) * a->depth + k];
+                    add_sums(a, &sums, column, row);
+                }
+    }
 }
 
 /* All gradients from that of y. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a)
 {
-    hg_projection p = projection_of(path, a);
-    const int64_t panels = hg_panels_of(a->width), width = a->gx ? a->depth : 0;
-    const int64_t size = hg_panels_size(a->width, width), scratch = scratch_size(&p, 1);
-    const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
-    const int64_t shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
-    const int64_t sums_size = (panels * HG_PANEL + 1) * a->depth + a->width;
     static _Thread_local hg_memory kept;
-    num_threads = threads_for(a, num_threads);
-    const int64_t fitting = HG_SUMS_BYTES / (sums_size * (int64_t)sizeof(float));
-    const int64_t most = num_threads == 1 || fitting < 1 ? 1 : fitting, waves = (shares + most - 1) / most;
-    const int64_t held = (shares + waves - 1) / waves;
-    const hg_cut cut = cut_of(a, held, num_threads);
-    const int64_t parts = cut.down * cut.across, one_pass = parts == 1;
-    const int64_t columns_of_both = a->depth > a->width ? a->depth : a->width;
-    /* Where gx is made apart, the sums of each block's columns wait here for their share's. */
-    const int64_t apart = one_pass || !a->gx || !a->sums ? 0 : (held * blocks / shares + 2) * a->depth;
-    float *packed =
-        hg_kept(&kept, (size + held * sums_size + num_threads * scratch + apart) * (int64_t)sizeof *packed);
+    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+    const int64_t width = a->gx ? a->depth : 0, size = hg_panels_size(a->width, width);
+    float *packed = hg_kept(&kept, (size + hg_memory_backward(path, num_threads, a)) * (int64_t)sizeof *packed);
+    const hg_weights weights = {packed, a->width, width, &hg_table(path)->products};
     if (!packed)
         return -1;
-    p.weights = (hg_weights){packed, a->width, width, &p.table->products};
-    float *all_sums = packed + size, *scratches = all_sums + held * sums_size, *columns = scratches + num_threads * scratch;
     #pragma omp parallel num_threads(num_threads)
     {
-        const hg_scratch mine = scratch_of(&p, scratches + omp_get_thread_num() * scratch, 1);
-        hg_pack_weights(&p.weights, a->weight, a->weight_across, a->weight_down);
-        for (int64_t wave = 0; wave < shares; wave += held) {
-            const int64_t last = hg_least(wave + held, shares);
-            const int64_t first_block = wave * blocks / shares, end_block = last * blocks / shares;
-            #pragma omp for schedule(dynamic, 1) nowait
-            for (int64_t t = 0; t < (last - wave) * parts; t++) {
-                const int64_t s = wave + t / parts, end = (s + 1) * blocks / shares;
-                const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
-                const hg_part part = part_of(a, cut, t % parts);
-                clear_sums(a, &sums, part);
-                for (int64_t b = s * blocks / shares; b < end; b++) {
-                    block_weights(&p, &mine, &sums, b * HG_ROWS, hg_least(end * HG_ROWS, a->rows), part);
-                    if (one_pass && a->gx)
-                        block_gradient(&p, &mine, sums.columns, b * HG_ROWS);
-                }
-            }
-            if (!one_pass && (const void *)a->gx == a->x) {
-                #pragma omp barrier         /* tasks read rows of x that blocks write to */
-            }
-            if (!one_pass && a->gx) {
-                #pragma omp for schedule(dynamic, 1) nowait
-                for (int64_t b = first_block; b < end_block; b++) {
-                    float *of_block = columns + (b - first_block) * a->depth;
-                    if (a->elu)
-                        enter(&p, mine.entered, b * HG_ROWS, hg_least(a->rows - b * HG_ROWS, HG_ROWS), 0, a->depth);
-                    if (apart)
-                        memset(of_block, 0, (size_t)a->depth * sizeof *of_block);
-                    block_gradient(&p, &mine, of_block, b * HG_ROWS);
-                }
-            }
-            #pragma omp barrier
-            #pragma omp for schedule(static) nowait
-            for (int64_t c = 0; c < columns_of_both; c += HG_PART)
-                for (int64_t s = wave; s < last; s++) {
-                    const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
-                    const int64_t end_column = hg_least(c + HG_PART, a->depth);
-                    for (int64_t b = s * blocks / shares; apart && b < (s + 1) * blocks / shares; b++)
-                        for (int64_t k = c; k < end_column; k++)
-                            sums.columns[k] += columns[(b - first_block) * a->depth + k];
-                    add_columns(a, &sums, c, c + HG_PART);
-                }
-            #pragma omp for schedule(static) collapse(2)
-            for (int64_t i = 0; i < panels; i++)
-                for (int64_t k = 0; k < a->depth; k += HG_PART)
-                    for (int64_t s = wave; s < last; s++) {
-                        const hg_sums sums = sums_of(a, all_sums + (s - wave) * sums_size);
-                        add_sums(a, &sums, i, k, hg_least(k + HG_PART, a->depth));
-                    }
-        }
+        hg_pack_weights(&weights, a->weight, a->weight_across, a->weight_down);
+        hg_project_rows_backward(path, num_threads, a, &weights, packed + size);
     }
     return 0;
 }
