@@ -22,13 +22,13 @@ that no tensor determines; it is given by its name there. Arguments that are not
 table are defaults of values, in the order of a call by place.
 
 Whatever reaches compiled code as a pointer has the dtype, shape and layout that it is read with. The checks look at a
-tensor's description only. Ranges of indices are the one thing left out; `check_block` looks at those, once per block.
+tensor's description only, so a description that was right once is right again: each is checked once. Ranges of indices
+are the one thing left out; `check_block` looks at those, once per block.
 """
 
 import ctypes
 import re
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -68,6 +68,8 @@ _ENTRY = re.compile(
 
 
 _NAME = re.compile(r"[a-z_]+")
+#: Number of descriptions that a kernel remembers.
+_REMEMBERED = 64
 #: A size that is a name, or a name and a number.
 _SIZE = re.compile(r"([a-z_]+)(?: \+ (\d+))?")
 
@@ -146,8 +148,17 @@ class Kernel:
             arguments = {name: kind for name, kind, *_ in self._structure._fields_}
         #: {argument of C: what it gets where nothing is given}
         self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
-        names = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}
-        self._known = names.union(table, arguments)
+        self._places = {each: place for place, each in enumerate(self._nothing)}
+        self._sizes = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}
+        self._known = self._sizes.union(table, arguments)
+        ends = ("", "_type", "_stride", "_down", "_across")
+        taken = self._sizes.union(["type"], (each.field + end for each in tensors for end in ends))
+        #: Values that say nothing about a tensor.
+        self._free = self._places.keys() - taken - {each.name for each in tensors}
+        #: Arguments in torch, with what they are where they are not given.
+        self._arguments = type("Arguments", (), self._nothing | dict.fromkeys(table) | self._values)
+        #: {description of arguments: (C's arguments, places of pointers, places of values)}
+        self._checked: dict[tuple[Any, ...], tuple[list[Any], list[tuple[int, str]], list[tuple[int, str]]]] = {}
 
     def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
@@ -203,47 +214,69 @@ class Kernel:
                 )
         return self._nothing | sizes | made
 
+    def _passed(self, given: dict[str, Any]) -> list[Any]:
+        """C's arguments, in its order; the errors are those of `check`."""
+        parts: list[Any] = [*given]
+        for name, x in given.items():
+            if isinstance(x, torch.Tensor):
+                parts += x.dtype, x.shape, x.stride(), x.is_cpu
+            else:
+                parts.append(x if name in self._sizes else x is None)
+        described = tuple(parts)
+        if (found := self._checked.get(described)) is None:
+            made, places = self.check(**given), self._places
+            fields = {each.name: places.get(each.field) for each in self._entries if given.get(each.name) is not None}
+            pointers = [(place, name) for name, place in fields.items() if place is not None]
+            values = [(places[name], name) for name in self._free & given.keys() if given[name] is not None]
+            if len(self._checked) >= _REMEMBERED:
+                self._checked.clear()
+            found = self._checked[described] = [*map(made.get, self._nothing)], pointers, values
+        passed = found[0].copy()
+        for place, name in found[1]:
+            passed[place] = given[name].data_ptr()
+        for place, name in found[2]:
+            passed[place] = given[name]
+        return passed
+
     def filled(self, **given: Any) -> Any:
         """A ctypes pointer to the structure of the arguments, for a field of another one. The tensors must stay."""
         assert self._structure is not None, "it has a structure of arguments"
-        return ctypes.pointer(self._structure(*map(self.check(**given).get, self._nothing)))
+        return ctypes.pointer(self._structure(*self._passed(given)))
 
     def __call__(self, *positional: Any, compiled: bool = True, **given: Any) -> Any:
         """Check and compute. compiled: whether the compiled kernel may serve; else it is torch's. Returns the result of
         C, or of the body. Raises MemoryError and the errors of `check`.
         """
-        named = dict(zip(self.table, positional, strict=False))
-        made = self.check(**named, **given)
-        given |= named
+        given = dict(**dict(zip(self.table, positional, strict=False)), **given)
+        passed = self._passed(given)
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
         native = native if compiled else None
         if watch is None:
-            result = self._run(native, given, made)
+            result = self._run(native, given, passed)
         else:
             with watch(self.name, tuple(given.values())):
-                result = self._run(native, given, made)
-        versions = []
-        for name in self._written:
-            tensor = given.get(name)
-            if tensor is not None and not tensor.is_inference():
-                versions.append(tensor)
-        torch.autograd.graph.increment_version(versions)
+                result = self._run(native, given, passed)
+        written = [given[name] for name in self._written if given.get(name) is not None]
+        torch.autograd.graph.increment_version([each for each in written if not each.is_inference()])
         return result
 
-    def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:
+    def _run(self, native: Native | None, given: dict[str, Any], passed: list[Any]) -> Any:
         if native is None or self._partial is not None:
-            arguments = SimpleNamespace(**self._nothing | dict.fromkeys(self.table) | self._values | given)
+            arguments = self._arguments()
+            vars(arguments).update(given)
         if native is None:
             assert self._body is not None, f"{self.name} is compiled alone"
             return self._body(arguments)
         function, common = getattr(native.library, self._function), (native.path, torch.get_num_threads())
         if self._partial is not None and (partial := self._partial(arguments)) is not None:
-            made["partial"] = partial.data_ptr()
+            passed[self._places["partial"]] = partial.data_ptr()
         if self._structure is not None:
-            result = function(*common, ctypes.byref(self._structure(*map(made.get, self._nothing))))
+            result = function(*common, ctypes.byref(self._structure(*passed)))
         else:
-            made |= zip(("path", "num_threads"), common, strict=True)
-            result = function(*map(made.get, self._nothing))
+            for name, value in zip(("path", "num_threads"), common, strict=True):
+                if name in self._places:
+                    passed[self._places[name]] = value
+            result = function(*passed)
         if not self._memory:
             return result
         if result:
