@@ -106,13 +106,13 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if hasattr(value, "item") and not isinstance(value, (str, bytes)):
         value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Strict JSON text."""
+    """Strict JSON text of the value as `plain` has it."""
+    with contextlib.suppress(TypeError, ValueError):  # most values are plain
+        return json.dumps(value, indent=indent, allow_nan=False)
     return json.dumps(plain(value), indent=indent, allow_nan=False)
 
 

@@ -22,7 +22,7 @@ from hpcgnn import cores
 from hpcgnn.comm.communicator import Exchange, Message
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.node_memory import MpiNodeMemory
-from hpcgnn.comm.transport import MessageTransport, bytes_of, traffic
+from hpcgnn.comm.transport import MessageTransport, Requests, bytes_of, traffic
 
 _TYPES = {torch.float32: MPI.FLOAT, torch.float64: MPI.DOUBLE, torch.int64: MPI.INT64_T, torch.int32: MPI.INT32_T}
 #: Libraries before MPI 4 count in 32 bits; a halo buffer of some GiB makes larger messages.
@@ -171,9 +171,7 @@ class MpiCommunicator(MessageTransport):
         self._progress = ProgressThread(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
         self._prepared: weakref.WeakSet[MpiPersistentRequests] = weakref.WeakSet()
 
-    def _begin(
-        self, outgoing: list[Message], incoming: list[Message], tag: int
-    ) -> tuple[list[MPI.Request], list[MPI.Request]]:
+    def _begin(self, outgoing: list[Message], incoming: list[Message], tag: int) -> Requests:
         receives = [self._comm.Irecv(as_bytes(tensor), rank, tag) for rank, tensor in incoming]
         return receives, [self._comm.Isend(as_bytes(tensor), rank, tag) for rank, tensor in outgoing]
 
@@ -224,7 +222,7 @@ class MpiCommunicator(MessageTransport):
         Libraries may sum in another order in the blocking call. The bits of a run would then depend on whether ranks
         share cores.
         """
-        for part in numbers.split(MOST_COUNT):
+        for part in [numbers] if len(numbers) <= MOST_COUNT else numbers.split(MOST_COUNT):
             buffer = [part.numpy(), _TYPES[part.dtype]]
             request = self._comm.Iallreduce(MPI.IN_PLACE, buffer, _OPS[op])
             self._collective([request], kind, part.nbytes)

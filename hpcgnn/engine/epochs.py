@@ -61,8 +61,7 @@ class Epochs:
         same epoch, with a checkpoint.
         """
         self._trainer, self._run_dir, self._stop = trainer, run_dir, stop
-        self._options = trainer.plan.config.run
-        self.progress, self.best_state = progress, best_state
+        self._options, self.progress, self.best_state = trainer.plan.config.run, progress, best_state
 
     def run(self) -> bool:
         """Train. Returns whether all epochs are done. Collective."""
@@ -81,8 +80,7 @@ class Epochs:
     def _epoch(self) -> tuple[Record, bool]:
         """Train one epoch. Returns (its record, whether the run has been asked to stop)."""
         trainer, progress, plugins, run_dir = self._trainer, self.progress, self._trainer.plugins, self._run_dir
-        loss = trainer.step(progress.epoch)
-        rate = trainer.learning_rate(progress.epoch)
+        loss, rate = trainer.step(progress.epoch), trainer.learning_rate(progress.epoch)
         progress.epoch += 1
         record = {"epoch": progress.epoch, "loss": loss, "lr": rate, **trainer.stage.note}
         if self._options.eval_every and (self._over() or progress.epoch % self._options.eval_every == 0):
@@ -178,17 +176,13 @@ def costs_of_epoch(
         costs["seconds", f"{kind}_wait"] = entry.seconds_waiting
         costs["bytes", kind], costs["messages", kind] = entry.bytes_sent, entry.messages
     local = torch.tensor(list(costs.values()), dtype=torch.float64)
-    total = trainer.comm.total(local)
+    total = trainer.comm.total(local).tolist()
     flags = torch.tensor([stop, failed], dtype=torch.float64)
-    extremes = trainer.comm.allreduce_(torch.cat([local, -local, flags]), "metrics", "max")
+    extremes = trainer.comm.allreduce_(torch.cat([local, -local, flags]), "metrics", "max").tolist()
     result: dict[str, dict[str, dict[str, float]]] = {"seconds": {}, "cpu": {}, "bytes": {}, "messages": {}}
     for index, (group, name) in enumerate(costs):
         if group in ("seconds", "cpu") or total[index]:
             exact = float if name.endswith("_seconds") or group == "seconds" else int
-            result[group][name] = {
-                "max": exact(extremes[index]),
-                "mean": float(total[index]) / trainer.comm.size,
-                "min": exact(-extremes[index + len(costs)]),
-                "sum": exact(total[index]),
-            }
+            most, least, whole = map(exact, (extremes[index], -extremes[index + len(costs)], total[index]))
+            result[group][name] = {"max": most, "mean": total[index] / trainer.comm.size, "min": least, "sum": whole}
     return result, bool(extremes[-2]), bool(extremes[-1])

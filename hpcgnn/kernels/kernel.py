@@ -22,10 +22,11 @@ that no tensor determines; it is given by its name there. Arguments that are not
 table are defaults of values, in the order of a call by place.
 
 Whatever reaches compiled code as a pointer has the dtype, shape and layout that it is read with. The checks look at a
-tensor's description only, so a description that was right once is right again: each is checked once. Ranges of indices
-are the one thing left out; `check_block` looks at those, once per block.
+tensor's description only, so arguments that are described like others before them are right, too. Ranges of indices are
+the one thing left out; `check_block` looks at those, once per block.
 """
 
+import contextlib
 import ctypes
 import re
 from collections.abc import Callable, Iterable
@@ -68,7 +69,7 @@ _ENTRY = re.compile(
 
 
 _NAME = re.compile(r"[a-z_]+")
-#: Number of descriptions that a kernel remembers.
+#: How many descriptions of its arguments a kernel remembers.
 _REMEMBERED = 64
 #: A size that is a name, or a name and a number.
 _SIZE = re.compile(r"([a-z_]+)(?: \+ (\d+))?")
@@ -148,28 +149,40 @@ class Kernel:
             arguments = {name: kind for name, kind, *_ in self._structure._fields_}
         #: {argument of C: what it gets where nothing is given}
         self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
-        self._places = {each: place for place, each in enumerate(self._nothing)}
         self._sizes = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}
         self._known = self._sizes.union(table, arguments)
-        ends = ("", "_type", "_stride", "_down", "_across")
-        taken = self._sizes.union(["type"], (each.field + end for each in tensors for end in ends))
-        #: Values that say nothing about a tensor.
-        self._free = self._places.keys() - taken - {each.name for each in tensors}
-        #: Arguments in torch, with what they are where they are not given.
-        self._arguments = type("Arguments", (), self._nothing | dict.fromkeys(table) | self._values)
-        #: {description of arguments: (C's arguments, places of pointers, places of values)}
-        self._checked: dict[tuple[Any, ...], tuple[list[Any], list[tuple[int, str]], list[tuple[int, str]]]] = {}
+        self._start = self._nothing | self._values
+        self._arguments = type("Arguments", (), dict.fromkeys(table) | self._start)
+        self._checked: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
         table's. Returns C's arguments, by name.
         """
+        described: list[Any] = [*given]
+        values = {name: x for name, x in given.items() if x is not None and not isinstance(x, torch.Tensor)}
+        for name, x in given.items():
+            if isinstance(x, torch.Tensor):
+                described += x.dtype, x.shape, x.stride(), x.is_cpu
+            else:
+                described.append(x if name in self._sizes else x is None)
+        found = self._checked.get(key := tuple(described))
+        if found is None:
+            found = self._check(given, values)
+            if len(self._checked) >= _REMEMBERED:
+                self._checked.clear()
+            self._checked[key] = found
+        made = self._start | values | found
+        for entry in self._entries:
+            if (x := given.get(entry.name)) is not None:
+                made[entry.field] = x.data_ptr()
+        return made
+
+    def _check(self, given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+        """What `check` says of arguments that are described like these: C's, but for pointers and other values."""
         if not given.keys() <= self._known:
             raise TypeError(f"{self.name}: expected some of {', '.join(sorted(self._known))}, got {', '.join(given)}")
-        sizes = dict(self._values)
-        for name, value in given.items():
-            if value is not None and not isinstance(value, torch.Tensor):
-                sizes[name] = value
+        sizes = self._values | values
         made: dict[str, Any] = {}
         dtypes: dict[str, torch.dtype] = {}
         for name, field, like, belonging, shape, words in self._entries:
@@ -204,7 +217,7 @@ class Kernel:
                 made[f"{field}_stride"], layout = stride, "rows that are contiguous and do not overlap"
             if not fits:
                 raise ValueError(f"{name}: expected {layout}, got strides {x.stride()}; call .contiguous()")
-            made[field], made[f"{field}_type"] = x.data_ptr(), ELEMENT_CODES.get(dtype)
+            made[f"{field}_type"] = ELEMENT_CODES.get(dtype)
             if name == self._typed:
                 made["type"] = ELEMENT_CODES[dtype]
         for absent, own, other, blamed in self._without:
@@ -212,55 +225,28 @@ class Kernel:
                 raise ValueError(
                     f"{blamed}: expected it for {sizes[other]} {other}, got {sizes[own]}; or pass {absent}"
                 )
-        return self._nothing | sizes | made
-
-    def _passed(self, given: dict[str, Any]) -> list[Any]:
-        """C's arguments, in its order; the errors are those of `check`."""
-        parts: list[Any] = [*given]
-        for name, x in given.items():
-            if isinstance(x, torch.Tensor):
-                parts += x.dtype, x.shape, x.stride(), x.is_cpu
-            else:
-                parts.append(x if name in self._sizes else x is None)
-        described = tuple(parts)
-        if (found := self._checked.get(described)) is None:
-            made, places = self.check(**given), self._places
-            fields = {each.name: places.get(each.field) for each in self._entries if given.get(each.name) is not None}
-            pointers = [(place, name) for name, place in fields.items() if place is not None]
-            values = [(places[name], name) for name in self._free & given.keys() if given[name] is not None]
-            if len(self._checked) >= _REMEMBERED:
-                self._checked.clear()
-            found = self._checked[described] = [*map(made.get, self._nothing)], pointers, values
-        passed = found[0].copy()
-        for place, name in found[1]:
-            passed[place] = given[name].data_ptr()
-        for place, name in found[2]:
-            passed[place] = given[name]
-        return passed
+        return {name: size for name, size in sizes.items() if name in self._sizes} | made
 
     def filled(self, **given: Any) -> Any:
         """A ctypes pointer to the structure of the arguments, for a field of another one. The tensors must stay."""
         assert self._structure is not None, "it has a structure of arguments"
-        return ctypes.pointer(self._structure(*self._passed(given)))
+        return ctypes.pointer(self._structure(*map(self.check(**given).get, self._nothing)))
 
     def __call__(self, *positional: Any, compiled: bool = True, **given: Any) -> Any:
         """Check and compute. compiled: whether the compiled kernel may serve; else it is torch's. Returns the result of
         C, or of the body. Raises MemoryError and the errors of `check`.
         """
         given = dict(**dict(zip(self.table, positional, strict=False)), **given)
-        passed = self._passed(given)
+        made = self.check(**given)
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
         native = native if compiled else None
-        if watch is None:
-            result = self._run(native, given, passed)
-        else:
-            with watch(self.name, tuple(given.values())):
-                result = self._run(native, given, passed)
+        with contextlib.nullcontext() if watch is None else watch(self.name, tuple(given.values())):
+            result = self._run(native, given, made)
         written = [given[name] for name in self._written if given.get(name) is not None]
         torch.autograd.graph.increment_version([each for each in written if not each.is_inference()])
         return result
 
-    def _run(self, native: Native | None, given: dict[str, Any], passed: list[Any]) -> Any:
+    def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:
         if native is None or self._partial is not None:
             arguments = self._arguments()
             vars(arguments).update(given)
@@ -269,19 +255,15 @@ class Kernel:
             return self._body(arguments)
         function, common = getattr(native.library, self._function), (native.path, torch.get_num_threads())
         if self._partial is not None and (partial := self._partial(arguments)) is not None:
-            passed[self._places["partial"]] = partial.data_ptr()
+            made["partial"] = partial.data_ptr()
         if self._structure is not None:
-            result = function(*common, ctypes.byref(self._structure(*passed)))
+            result = function(*common, ctypes.byref(self._structure(*map(made.get, self._nothing))))
         else:
-            for name, value in zip(("path", "num_threads"), common, strict=True):
-                if name in self._places:
-                    passed[self._places[name]] = value
-            result = function(*passed)
-        if not self._memory:
-            return result
-        if result:
+            made |= zip(("path", "num_threads"), common, strict=True)
+            result = function(*map(made.get, self._nothing))
+        if self._memory and result:
             raise MemoryError(self._memory)
-        return None
+        return None if self._memory else result
 
 
 def _said(shape: Iterable[str], sizes: dict[str, Any]) -> str:

@@ -123,8 +123,8 @@ def bias_gradient(a: Arguments) -> None:
 
 def _shares(a: Arguments) -> torch.Tensor:
     """Memory for the sums of the shares that are made at a time."""
-    shares = min(SUMMED_SHARES, -(-len(a.x) // SUMMED_ROWS))
-    return torch.empty(shares, len(a.sums), dtype=torch.float64)
+    shares = min(SUMMED_SHARES, -(-a.x.shape[0] // SUMMED_ROWS))
+    return torch.empty(shares, a.sums.shape[0], dtype=torch.float64)
 
 
 @kernel(

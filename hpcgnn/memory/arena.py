@@ -11,10 +11,10 @@ memory only enters a queue, and the thread that takes memory empties the queue.
 Tensors that are saved for later are kept by a pool, which is asked before the arena grows.
 """
 
+import contextlib
 import functools
 import math
 import mmap
-import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,13 @@ def rounded(nbytes: int) -> int:
 
 
 class _Lent(np.ndarray):
-    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays cannot be watched."""
+    """The bytes of a tensor, as torch holds on to them; a subclass, because plain arrays tell nobody that they go."""
+
+    give_back: Callable[[], object] | None = None
+
+    def __del__(self) -> None:
+        if self.give_back is not None:  # not of a view
+            self.give_back()
 
 
 def lent(
@@ -43,8 +49,8 @@ def lent(
     That may be in any thread, and within any statement: give_back must be one that cannot be divided. The tensor is not
     a view: autograd forbids to write in place to one that an operator has returned.
     """
-    taken = np.frombuffer(memory, np.uint8, nbytes, start).view(_Lent)
-    weakref.finalize(taken, give_back).atexit = False
+    taken = _Lent(nbytes, np.uint8, memory, start)
+    taken.give_back = give_back
     storage = torch.from_numpy(taken).untyped_storage()
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
 
@@ -105,9 +111,9 @@ class Arena:
         self.nbytes = self._taken = self.most = 0
         self._new_piece = new_piece or _new_piece
         self._pieces: list[mmap.mmap | None] = []
-        self._free: list[
-            tuple[int, int, int]
-        ] = []  # (number of the piece, first byte, bytes), in this order; no two of them touch
+        self._addresses: list[int] = []  # of the pieces
+        # (number of the piece, first byte, bytes), in this order; no two of them touch
+        self._free: list[tuple[int, int, int]] = []
         self._returned: deque[tuple[int, int, int]] = deque()  # spaces that are to be free again
         self.keeper = SavedTensorPool()
         self.coder: Callable[[torch.Tensor, int], SavedTensor | None] | None = None
@@ -122,9 +128,7 @@ class Arena:
             exact: None, or the number of last columns that are needed as they are; others may be rounded (`--keep`).
         """
         coded = None if self.coder is None or exact is None else self.coder(tensor, exact)
-        if coded is not None:
-            return coded
-        return self.keeper.keep(tensor)
+        return self.keeper.keep(tensor) if coded is None else coded
 
     @property
     def taken(self) -> int:
@@ -139,9 +143,7 @@ class Arena:
     def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """An uninitialised tensor of this shape."""
         nbytes = math.prod(shape) * dtype.itemsize
-        if nbytes < SMALL:
-            return torch.empty(shape, dtype=dtype)
-        return self._take(nbytes, dtype, *shape)
+        return torch.empty(shape, dtype=dtype) if nbytes < SMALL else self._take(nbytes, dtype, *shape)
 
     def empty_streamed(self, rows: int, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """An uninitialised tensor (rows, width) of a layer that is likely to be streamed, or its gradient in its place:
@@ -181,7 +183,8 @@ class Arena:
 
     def pieces(self) -> list[tuple[int, int]]:
         """(address, bytes) of all pieces."""
-        return [(_address(piece), len(piece)) for piece in self._pieces if piece is not None]
+        there = zip(self._addresses, self._pieces, strict=True)
+        return [(address, len(piece)) for address, piece in there if piece is not None]
 
     def free_sizes(self) -> list[int]:
         """The bytes of all spaces that are free; no two of them touch."""
@@ -193,11 +196,9 @@ class Arena:
         while True:
             if self._returned:
                 self._settle()
-            best = -1
-            for index, (_, _, free) in enumerate(self._free):
-                if free >= size and (best < 0 or free < self._free[best][2]):
-                    best = index
-            if best >= 0:
+            fitting = [(free, index) for index, (_, _, free) in enumerate(self._free) if free >= size]
+            if fitting:
+                best = min(fitting)[1]
                 number, start, free = self._free.pop(best)
                 if free > size:
                     self._free.insert(best, (number, start + size, free - size))
@@ -207,6 +208,7 @@ class Arena:
         self.trim()
         piece = self._new_piece(size)
         self._pieces.append(piece)
+        self._addresses.append(np.frombuffer(piece, np.uint8).ctypes.data)
         self.nbytes += len(piece)
         if len(piece) > size:
             self._free.append((len(self._pieces) - 1, size, len(piece) - size))
@@ -241,9 +243,8 @@ class Arena:
         while self._returned:
             number, start, size = self._returned.popleft()
             self._taken -= size
-            piece = self._pieces[number]
-            if piece is not None:
-                self.keeper.gone(_address(piece) + start)
+            if self._pieces[number] is not None:
+                self.keeper.gone(self._addresses[number] + start)
             joined: list[tuple[int, int, int]] = []
             for space in sorted([*self._free, (number, start, size)]):
                 if joined and joined[-1][0] == space[0] and sum(joined[-1][1:]) == space[1]:
@@ -253,18 +254,11 @@ class Arena:
             self._free = joined
 
 
-def _address(piece: mmap.mmap) -> int:
-    return int(np.frombuffer(piece, np.uint8).__array_interface__["data"][0])
-
-
 def _new_piece(size: int) -> mmap.mmap:
     try:
         piece = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"asked for {size} bytes: {error.strerror}") from error
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            piece.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # a kernel without huge pages
+    with contextlib.suppress(OSError, AttributeError):  # a kernel without huge pages, or another system
+        piece.madvise(mmap.MADV_HUGEPAGE)
     return piece

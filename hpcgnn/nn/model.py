@@ -93,7 +93,7 @@ class Model(nn.Module):
         # Outputs of hidden layers: those that a map in the end sees, or the last one.
         seen: list[torch.Tensor] = []
         conv: Any
-        for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, self.convs[1:]), start=1):
+        for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, [*self.convs][1:]), start=1):
             graph = whole.at(layer)
             if conv is not None and self._takes_over(conv):  # and applies the activation itself
                 h = h if isinstance(h, Handover) else Handover(h if isinstance(norm, Identity) else norm(graph, h))

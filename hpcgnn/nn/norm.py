@@ -86,7 +86,7 @@ class _Normalise(torch.autograd.Function):
 
 def _statistics(x: torch.Tensor, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (mean, variance), float64 (F,), over the rows of all ranks. Collective."""
-    sums, squares = torch.zeros(2, x.shape[1], dtype=torch.float64)
+    sums, squares = torch.zeros(2, x.shape[1], dtype=torch.float64).unbind()
     kernels.column_sums(sums, x)
     mean = graph.total(sums) / graph.num_nodes
     kernels.column_sums(squares, x, mean.to(kernels.accumulation_dtype(x.dtype)))

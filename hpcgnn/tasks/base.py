@@ -31,12 +31,13 @@ Score = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], float
 @dataclass(frozen=True)
 class Metric:
     """score: see Score. lower: whether lower is better. outputs: the number of a model's outputs that it needs, 0 for
-    any.
+    any. together: the scores of several masks, bool (S, n_p), from one message; None: one by one.
     """
 
     score: Score
     lower: bool = False
     outputs: int = 0
+    together: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, Communicator], list[float]] | None = None
 
     def better(self, value: float, than: float) -> bool:
         """Whether a value is better than another one."""

@@ -18,11 +18,15 @@ from hpcgnn.tasks.labels import Counts, LabelTask
 from hpcgnn.tasks.metrics import mean_ratio, ratio, roc_auc
 
 
+def accuracies(logits: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor, comm: Communicator) -> list[float]:
+    """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), masks (S, n_p)."""
+    right = (logits.argmax(1) == labels) & masks  # picking the rows of a mask would take longer
+    return [ratio(*counts) for counts in comm.total(torch.stack([right.sum(1), masks.sum(1)], 1))]
+
+
 def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:
-    """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), mask bool (n_p,)."""
-    correct = ((logits.argmax(1) == labels) & mask).sum()  # picking the mask's rows would take longer
-    counts = comm.total(torch.stack([correct, mask.sum()]).to(torch.int64))
-    return ratio(counts[0], counts[1])
+    """The accuracy of one mask, bool (n_p,)."""
+    return accuracies(logits, labels, mask[None], comm)[0]
 
 
 def class_counts(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> torch.Tensor:
@@ -53,7 +57,7 @@ class Classification(LabelTask):
     losses = ("cross-entropy",)
     probabilities = staticmethod(partial(torch.softmax, dim=1))
     metrics: ClassVar[dict[str, Metric]] = {
-        "accuracy": Metric(accuracy),
+        "accuracy": Metric(accuracy, together=accuracies),
         "macro-f1": Metric(partial(macro_f1, counts=class_counts)),
         "roc-auc": Metric(roc_auc_of_two, outputs=2),
     }

@@ -51,9 +51,8 @@ class LabelTask(Task, Protocol):
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         config, scale = on.config, self.scale(on, learns)
         evaluator = Evaluator(self, on.local, config.run.metric, on.comm, scale)
-        if not learns:
-            return evaluator, None
-        return evaluator, Objective(self, on.trained_on, on.comm, on.buffers.arena, config.task, scale)
+        given = self, on.trained_on, on.comm, on.buffers.arena, config.task, scale
+        return evaluator, Objective(*given) if learns else None
 
 
 class Objective(Loss):
@@ -149,9 +148,9 @@ class Evaluator(Judge):
     ) -> None:
         self._labels, self._comm, self._scale = local.labels, comm, scale
         self.task, outputs = task, local.num_classes
-        self._masks = {split: local.mask(split) for split in SPLITS}
-        counts = comm.total(torch.tensor([int(mask.sum()) for mask in self._masks.values()]), "plan").tolist()
-        self.counts = dict(zip(self._masks, counts, strict=True))
+        self._together = torch.stack([local.mask(split) for split in SPLITS])
+        self._masks = dict(zip(SPLITS, self._together, strict=True))
+        self.counts = dict(zip(SPLITS, comm.total(self._together.sum(1), "plan").tolist(), strict=True))
         self.name, self._all = task.fitting_metric(metric, outputs), task.metrics_of(outputs)
         self.metric = self.task.metrics[self.name]
 
@@ -184,4 +183,7 @@ class Evaluator(Judge):
 
     def _by(self, metric: Metric, outputs: torch.Tensor) -> dict[str, float]:
         """{split: value of a metric} of outputs in the units of the labels."""
+        if metric.together is not None:
+            values = metric.together(outputs, self._labels, self._together, self._comm)
+            return dict(zip(SPLITS, values, strict=True))
         return {split: metric.score(outputs, self._labels, mask, self._comm) for split, mask in self._masks.items()}

@@ -223,6 +223,23 @@ def test_what_the_table_does_not_allow_is_refused(kernel):
 
 
 @every_kernel_of_torch
+def test_what_was_right_once_is_known_by_its_whole_description(kernel):
+    """Pointers and values are those of the call; nothing passes for what it is not."""
+    arguments = Given(kernel, torch.float32, 6).arguments
+    made = kernel.check(**arguments)
+    assert kernel.check(**arguments) == made
+    tensors = {name: each for name, each in arguments.items() if isinstance(each, torch.Tensor)}
+    copies = {name: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype) for name, x in tensors.items()}
+    other, fields = kernel.check(**arguments | copies), {each.field for each in kernel._entries}
+    for name, value in made.items():
+        assert (other[name] == value) == (name not in fields or value is None), name
+    for entry in kernel._entries:
+        for wrong in (5, torch.zeros(1, 2, 3)):
+            with pytest.raises(ValueError, match=f"{entry.name}: expected"):
+                kernel.check(**arguments | {entry.name: wrong})
+
+
+@every_kernel_of_torch
 def test_a_stale_saved_tensor_is_an_error(kernel):
     """Compiled code writes behind autograd's back; without the version counter the gradient would be silently wrong."""
     given = Given(kernel, torch.float32, 6)
