@@ -162,15 +162,16 @@ def read_attributes(place: Any) -> dict[str, Any]:
     return found
 
 
-def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: Any, clusters: int = 1) -> Any:
+def create_dataset(group: Any, name: str, shape: tuple[int, ...], dtype: Any, clusters: int = 1, axis: int = 0) -> Any:
     """A chunked, checksummed dataset. One axis is resizable so that empty arrays can be chunked too. Texts are packed,
     being padding for the most part. clusters: into how many runs of rows its readers may take it apart.
-    dtype: as numpy has it, or `narrow.stored_type()`.
+    dtype: as numpy has it, or `narrow.stored_type()`. axis: that of the rows; a chunk has one place of those before it.
     """
-    row_bytes = max(1, int(np.prod(shape[1:], dtype=np.int64)) * itemsize(dtype))
-    of_cluster = max(shape[0] // max(1, clusters), LEAST_CHUNK_BYTES // row_bytes)
-    rows = max(1, min(max(shape[0], 1), CHUNK_BYTES // row_bytes, of_cluster))
-    chunks, packing = (rows, *(max(1, s) for s in shape[1:])), 1 if getattr(dtype, "kind", "") == "S" else None
+    count, rest = shape[axis], shape[axis + 1 :]
+    row_bytes = max(1, int(np.prod(rest, dtype=np.int64)) * itemsize(dtype))
+    of_cluster = max(count // max(1, clusters), LEAST_CHUNK_BYTES // row_bytes)
+    rows = max(1, min(max(count, 1), CHUNK_BYTES // row_bytes, of_cluster))
+    chunks, packing = (*(1,) * axis, rows, *(max(1, s) for s in rest)), 1 if getattr(dtype, "kind", "") == "S" else None
     return group.create_dataset(
         name, shape, dtype, chunks=chunks, maxshape=(None, *shape[1:]), fletcher32=True, compression=packing
     )

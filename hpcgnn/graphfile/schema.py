@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from hpcgnn.graphfile import field_series
+from hpcgnn.graphfile.field_series import TIME, FieldSeries
 from hpcgnn.graphfile.label_files import CLASSIFICATION, LABELS, MULTILABEL, REGRESSION, task_of
 from hpcgnn.graphfile.narrow import SCALES
 
@@ -122,6 +124,10 @@ class GraphData:
             negatives of one kind (see given_links.py).
         bfloat16: whether the features, float32 here, are stored in bfloat16.
         feature_scales: the factors of features in int8 (see narrow.py), or None.
+        position: float32 or float64 (n, D), the nodes of a mesh in space, or None.
+        volume: float (n,), weights of nodes in the loss of fields, or None.
+        given: uint8 (n,), 1 for nodes whose fields are given and not judged, or None.
+        snapshots: fields at many times, or None.
     """
 
     edges: Edges
@@ -147,6 +153,10 @@ class GraphData:
     links: Mapping[str, GivenLinks] = field(default_factory=dict)
     bfloat16: bool = False
     feature_scales: np.ndarray | None = None
+    position: RowReader | None = None
+    volume: RowReader | None = None
+    given: RowReader | None = None
+    snapshots: FieldSeries | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -178,7 +188,8 @@ class GraphData:
     def version(self) -> int:
         """The oldest version of the format that has all that the graph has."""
         has = self.task == REGRESSION, self.edge_features is not None, self.num_label_parts > 0
-        needed = zip((3, 4, 5, 6), (*has, self.feature_scales is not None), strict=True)
+        of_fields = any(each is not None for each in (self.position, self.volume, self.given, self.snapshots))
+        needed = zip((3, 4, 5, 6, 7), (*has, self.feature_scales is not None, of_fields), strict=True)
         return max((version for version, present in needed if present), default=2)
 
     @property
@@ -196,6 +207,8 @@ class GraphData:
             "weighted": edges.weight is not None,
             "typed": edges.type is not None,
             "num_edge_features": 0 if self.edge_features is None else self.edge_features.shape[1],
+            "num_dimensions": 0 if self.position is None else self.position.shape[1],
+            "snapshots": None if self.snapshots is None else self.snapshots.columns,
         }
         return GraphMeta(**{name: value for name, value in alike.items() if value is not None} | different)
 
@@ -220,6 +233,8 @@ class GraphMeta:
         num_edge_features: columns of the edge features, 0 without any.
         type_names, num_feature_parts, num_label_parts, negatives: see `GraphData`.
         feature_type: type of the dense features' numbers in the file (`GraphFile.number_type`); not an attribute.
+        num_dimensions: columns of the nodes' positions, 0 without any.
+        snapshots: {field: its columns}, None without fields.
     """
 
     num_nodes: int
@@ -245,6 +260,8 @@ class GraphMeta:
     num_label_parts: int = 0
     negatives: str = ""
     feature_type: str = "float32"
+    num_dimensions: int = 0
+    snapshots: dict[str, int] | None = None
 
     @property
     def part_widths(self) -> tuple[int, ...]:
@@ -278,6 +295,8 @@ def meta_of(attributes: Mapping[str, Any], feature_type: str) -> GraphMeta:
     for name, allowed in (("task", LABELS), ("negatives", ("", *KINDS_OF_NEGATIVES))):
         if getattr(meta, name) not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(filter(None, allowed))}, got {getattr(meta, name)!r}")
+    if meta.snapshots is not None and (fault := field_series.fault_of_columns(meta.snapshots)):
+        raise ValueError(fault)
     names = meta.type_names
     if not isinstance(names, dict) or not all(isinstance(each, list) for each in names.values()):
         raise ValueError(f"type_names must be a JSON object of lists, got {names!r}")
@@ -295,7 +314,7 @@ class Stored(NamedTuple):
 
     Attributes:
         name: in the file.
-        source: in `GraphData`, attribute after attribute.
+        source: in `GraphData`, attribute after attribute; '' for a field, which is written time by time.
         shape: the name of a dataset stands for its length.
         kinds: of numpy types.
         dtype: in which it is written; None: as it is.
@@ -352,6 +371,20 @@ def layout(meta: GraphMeta) -> list[Stored]:
     ]
     if meta.num_node_types:
         found.append(Stored("nodes/type", "node_type", (nodes,), WHOLE, np.int32))
+    if meta.num_dimensions:
+        found.append(Stored(field_series.POSITION, "position", (nodes, meta.num_dimensions), REAL))
+    found += [
+        Stored(field_series.VOLUME, "volume", (nodes,), REAL, optional=True),
+        Stored(field_series.GIVEN, "given", (nodes,), WHOLE, np.uint8, optional=True),
+    ]
+    if meta.snapshots is not None:
+        found += [
+            Stored(TIME, "snapshots.time", (TIME,), REAL, np.float64, by_cluster=False),
+            Stored(field_series.NUMBER, "snapshots.number", (TIME,), WHOLE, np.int32, by_cluster=False),
+            Stored(field_series.SPLIT, "snapshots.split", (TIME,), WHOLE, np.uint8, by_cluster=False),
+        ]
+        columns = meta.snapshots.items()
+        found += [Stored(field_series.name_of_field(name), "", (TIME, nodes, width), REAL) for name, width in columns]
     return [
         *found,
         Stored(ID_NUMBERS, "ids", (nodes,), WHOLE, by_cluster=False, optional=True),

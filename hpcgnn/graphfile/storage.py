@@ -22,6 +22,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile import narrow
+from hpcgnn.graphfile.field_series import write_field
 from hpcgnn.graphfile.given_links import given_shapes, stored_links
 from hpcgnn.graphfile.hdf5 import (
     SLAB_ROWS,
@@ -54,8 +55,8 @@ __all__ = ["FORMAT", "SLAB_ROWS", "SPLITS", "Csr", "Edges", "GraphData", "GraphF
 __all__ += ["add_partitionings", "check_structure", "expected_datasets", "write_graph"]
 
 FORMAT = "hpcgnn-graph"
-# Each added: 3 a task, 4 edge features, 5 hops of labels, 6 feature factors. Older programs can read older versions.
-READABLE = 2, 3, 4, 5, 6
+# Each added: 3 a task, 4 edge features, 5 hops of labels, 6 feature factors, 7 meshes. Programs read older versions.
+READABLE = 2, 3, 4, 5, 6, 7
 # More would not fit an index or a machine; a corrupted or hostile attribute can say anything.
 _MOST_ROWS, _MOST_COLUMNS = 1 << 48, (1 << 31) - 1
 _SAID = {WHOLE: "integers", REAL: "floating-point numbers", NUMBERS: "numbers"}
@@ -94,6 +95,8 @@ def write_graph(
             halved = data.bfloat16 and stored.source == "features"
             clusters = meta.num_clusters if stored.by_cluster else 1
             write_rows(file, stored.name, array, check, progress, clusters, halved)
+        for name, field in data.snapshots.fields.items() if data.snapshots else ():
+            write_field(file, name, field, check, progress, meta.num_clusters)
         for name, array, about in stored_links(data.links):
             write_attributes(write_rows(file, name, array, check, progress), **about)
         if graph is not None:
@@ -264,14 +267,17 @@ class GraphFile:
         dtype: np.typing.DTypeLike | None = None,
         number: np.ndarray | None = None,
         count: int | None = None,
+        time: int | None = None,
     ) -> np.ndarray:
         """The rows of a dataset in `ranges` (list of (start, stop), in this order), or all of it, as one new array.
 
         number: int64, where each of these rows is put, of the `count` that there are then; None: one after another.
-        dtype: uint16 for the bits of numbers in bfloat16, which are float32 otherwise.
+        dtype: uint16 for the bits of numbers in bfloat16, which are float32 otherwise. time: of a field, whose rows are
+        those of one time.
         """
-        dataset = self._dataset(name)
-        halved = narrow.is_bfloat16(dataset)
+        dataset, before = self._dataset(name), () if time is None else (time,)
+        nodes, *columns = dataset.shape[len(before) :]
+        halved = time is None and narrow.is_bfloat16(dataset)
         as_bits = halved and dtype is not None and np.dtype(dtype) == np.uint16
         if dataset.dtype.kind not in "iufb" or (
             dtype is not None
@@ -282,18 +288,18 @@ class GraphFile:
             raise FormatError(
                 f"{self.path}: dataset {name} has type {dataset.dtype}, expected {np.dtype(dtype or float)}"
             )
-        ranges = [(0, dataset.shape[0])] if ranges is None else ranges
-        if any(not 0 <= start <= stop <= dataset.shape[0] for start, stop in ranges):
+        ranges = [(0, nodes)] if ranges is None else ranges
+        if any(not 0 <= start <= stop <= nodes for start, stop in ranges):
             raise FormatError(
-                f"{self.path}: {name} has {dataset.shape[0]} rows, fewer than its index asks for; the file is "
+                f"{self.path}: {name} has {nodes} rows, fewer than its index asks for; the file is "
                 "corrupted or incomplete"
             )
         count = sum(stop - start for start, stop in ranges) if count is None else count
-        out = np.empty((count, *dataset.shape[1:]), dtype or dataset.dtype.newbyteorder("="))
+        out = np.empty((count, *columns), dtype or dataset.dtype.newbyteorder("="))
         # HDF5 makes one floating-point type of another several times slower than numpy.
         between = dataset.dtype.newbyteorder("=") if out.dtype.kind == "f" else out.dtype
         row, row_bytes = 0, max(1, out[:1].nbytes)
-        chunk = dataset.chunks[0] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
+        chunk = dataset.chunks[len(before)] if dataset.chunks else max(1, CHUNK_BYTES // row_bytes)
         try:
             for piece in pieces(ranges, chunk, chunk * row_bytes):
                 wanted = slice(row, row := row + sum(stop - start for start, stop in piece.ranges))
@@ -302,7 +308,7 @@ class GraphFile:
                     around = around if as_bits else narrow.widened(around)
                 else:
                     around = np.empty((piece.stop - piece.start, *out.shape[1:]), between)
-                    dataset.read_direct(around, np.s_[piece.start : piece.stop])
+                    dataset.read_direct(around, np.s_[*before, piece.start : piece.stop])
                 places = wanted if number is None else number[wanted]
                 with np.errstate(over="ignore"):  # numbers out of range become infinite
                     out[places] = around if piece.whole else around[piece.rows()]
@@ -361,7 +367,8 @@ def check_structure(file: GraphFile) -> None:
     index out of range reaches a kernel, and no array is allocated that the file cannot fill.
     """
     meta = file.meta
-    rows, columns = ("nodes", "edges", "clusters"), ("classes", "features", "edge_types", "node_types", "edge_features")
+    rows = "nodes", "edges", "clusters"
+    columns = "classes", "features", "edge_types", "node_types", "edge_features", "dimensions"
     for name, most in (*((each, _MOST_ROWS) for each in rows), *((each, _MOST_COLUMNS) for each in columns)):
         if not 0 <= (value := getattr(meta, f"num_{name}")) <= most:
             raise FormatError(
@@ -386,7 +393,7 @@ def expected_datasets(file: GraphFile) -> dict[str, tuple[tuple[int, ...], str]]
     """{dataset: (shape, kinds of its type)} of a file, by its attributes and the lengths that it is free to have."""
 
     def sizes(shape: tuple[int | str, ...]) -> tuple[int, ...]:
-        return sum((file.shape(size)[:1] if isinstance(size, str) else (size,) for size in shape), ())
+        return sum(((*file.shape(size), 0)[:1] if isinstance(size, str) else (size,) for size in shape), ())
 
     wanted = [stored for stored in layout(file.meta) if not stored.optional or stored.name in file]
     found = {stored.name: (sizes(stored.shape), stored.kinds) for stored in wanted}

@@ -1,0 +1,123 @@
+"""The reader of snapshots: rows of own nodes in the local order, and damage named by field, time and node."""
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from hpcgnn.errors import FormatError, GraphError, HpcgnnError
+from hpcgnn.extras.meshes.snapshots import Snapshots
+from hpcgnn.graphfile.hdf5 import write_attributes
+from hpcgnn.graphfile.storage import GraphFile, check_structure
+from hpcgnn.placement.ownership import Ownership
+
+from . import made
+
+
+@pytest.mark.parametrize("chunk", [None, (1, 7), (3, 60)])
+def test_a_rank_reads_its_rows_in_its_order(tmp_path, chunk):
+    where, values = made.write(tmp_path / "g.h5", position=np.zeros((60, 3), np.float32))
+    if chunk:
+        with h5py.File(tmp_path / "g.h5", "r+") as file:
+            old = file["snapshots/velocity"][:]
+            del file["snapshots/velocity"]
+            file.create_dataset("snapshots/velocity", data=old, chunks=(*chunk, 2), compression=1)
+    with GraphFile(tmp_path / "g.h5") as file:
+        check_structure(file)
+        found = Snapshots(file)
+        assert file.file.attrs["format_version"] == 7 and file.meta.num_dimensions == 3
+        assert found.columns == made.COLUMNS and found.times.tolist() == [0, 0.5, 2, 0, 0.5, 2]
+        assert found.trajectory.tolist() == [0, 0, 0, 1, 1, 1] and found.split.tolist() == [1, 1, 2, 3, 3, 0]
+        for name, cluster_to_rank in where.maps.items():
+            owned = Ownership(where.offsets, cluster_to_rank, 3)
+            for rank in range(3):
+                ranges = owned.ranges(rank)
+                ids = file.read("nodes/original_id", ranges)
+                number = np.random.default_rng(rank).permutation(len(ids))
+                local = np.empty_like(ids)
+                local[number] = ids
+                for field, kind in (
+                    ("velocity", torch.float32),
+                    ("p.total", torch.float64),
+                    ("p.total", torch.float32),
+                ):
+                    rows = found.read(field, 4, ranges, number, kind)
+                    expected = torch.from_numpy(values[field][4][local]).to(kind)
+                    assert rows.dtype == kind and torch.equal(rows, expected), (name, rank, field)
+
+
+def _replaced(name, make):
+    def change(file):
+        old = file[name][()]
+        del file[name]
+        if (new := make(old)) is not None:
+            file.create_dataset(name, data=new, fletcher32=np.ndim(new) > 0, chunks=np.ndim(new) > 0 or None)
+
+    return change
+
+
+def _set(name, place, value):
+    def change(file):
+        file[name][place] = value
+
+    return change
+
+
+def _attribute(value):
+    return lambda file: write_attributes(file, snapshots=value)
+
+
+VELOCITY, TIME = "snapshots/velocity", "trajectories/time"
+DAMAGE = {
+    "no field": (_replaced(VELOCITY, lambda old: None), f"{VELOCITY} is missing"),
+    "fewer times": (_replaced(VELOCITY, lambda old: old[:5]), "(5, 60, 2)"),
+    "fewer nodes": (_replaced(VELOCITY, lambda old: old[:, :5]), "(6, 5, 2)"),
+    "more columns": (_replaced(VELOCITY, lambda old: old.repeat(2, 2)), "(6, 60, 4)"),
+    "flat": (_replaced(VELOCITY, lambda old: old[:, :, 0]), "(6, 60)"),
+    "whole numbers": (_replaced(VELOCITY, lambda old: old.astype(np.int32)), "int32"),
+    "times of a scalar": (_replaced(TIME, lambda old: old[0]), "trajectories/"),
+    "fewer numbers": (_replaced("trajectories/number", lambda old: old[:3]), "trajectories/number"),
+    "split in columns": (_replaced("trajectories/split", lambda old: old[:, None]), "trajectories/split"),
+    "NaN": (_set(VELOCITY, (4, 17, 1), np.nan), "field velocity at snapshot 4 (time 0.5)"),
+    "too large": (_set("snapshots/p.total", (4, 17, 0), 1e300), "field p.total at snapshot 4 (time 0.5)"),
+    "no object": (_attribute("[1]"), "snapshots must be a JSON object"),
+    "no columns": (_attribute('{"velocity": 0}'), "field velocity has 0 columns"),
+    "a way out": (_attribute('{"../nodes/split": 1}'), "without a slash"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named(tmp_path, name):
+    change, expected = DAMAGE[name]
+    path = tmp_path / "g.h5"
+    where, _ = made.write(path)
+    with h5py.File(path, "r+") as file:
+        change(file)
+
+    def read(checked):
+        with GraphFile(path) as file:
+            if checked:
+                check_structure(file)
+            found = Snapshots(file)
+            for field in found.columns:
+                found.read(field, 4, [(0, 20), (20, 60)], np.arange(60)[::-1].copy())
+
+    for checked in (True, False):
+        with pytest.raises(HpcgnnError) as caught:
+            read(checked)
+        assert expected in str(caught.value) and str(path) in str(caught.value)
+    if name in ("NaN", "too large"):
+        assert f"node {where.order[17]} (its original id)" in str(caught.value)
+
+
+def test_files_without_snapshots_are_as_before(tmp_path):
+    """They have no attribute of snapshots and the version that they had; the reader says what lacks."""
+    path = tmp_path / "g.h5"
+    made.write(path, snapshots=None)
+    with h5py.File(path) as file:
+        assert file.attrs["format_version"] == 2 and not {"snapshots", "num_dimensions"} & set(file.attrs)
+    with GraphFile(path) as file, pytest.raises(GraphError, match="no snapshots"):
+        Snapshots(file)
+    made.write(path, snapshots=None, given=np.zeros(59, np.uint8))
+    with GraphFile(path) as file, pytest.raises(FormatError, match="nodes/given has shape"):
+        check_structure(file)
