@@ -19,7 +19,7 @@ POSITION, VOLUME, GIVEN = "nodes/position", "nodes/volume", "nodes/given"
 
 
 class FieldReader(Protocol):
-    """(T, n, F): field[time, rows] returns rows (m, F) of one time."""
+    """(T, n, F): field[times, rows] returns the rows of some times, (t, m, F)."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -27,7 +27,7 @@ class FieldReader(Protocol):
     @property
     def dtype(self) -> np.dtype: ...
 
-    def __getitem__(self, place: tuple[int, slice], /) -> np.ndarray: ...
+    def __getitem__(self, place: tuple[slice, slice], /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,6 @@ def write_field(
     for time in range(times):
         for start in range(0, nodes, rows):
             stop = min(start + rows, nodes)
-            dataset[time, start:stop] = field[time, slice(start, stop)]
+            dataset[time, start:stop] = field[time : time + 1, start:stop][0]
             check()
             progress(stop - start)

@@ -375,7 +375,7 @@ def layout(meta: GraphMeta) -> list[Stored]:
         found.append(Stored(field_series.POSITION, "position", (nodes, meta.num_dimensions), REAL))
     found += [
         Stored(field_series.VOLUME, "volume", (nodes,), REAL, optional=True),
-        Stored(field_series.GIVEN, "given", (nodes,), WHOLE, np.uint8, optional=True),
+        Stored(field_series.GIVEN, "given", (nodes,), WHOLE, optional=True),
     ]
     if meta.snapshots is not None:
         found += [

@@ -11,6 +11,7 @@ import numpy as np
 from tabulate import tabulate
 
 from hpcgnn.errors import FormatError
+from hpcgnn.graphfile.field_series import GIVEN, VOLUME
 from hpcgnn.graphfile.given_links import summary
 from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.narrow import read_scales
@@ -19,6 +20,7 @@ from hpcgnn.graphfile.storage import SPLITS, GraphFile
 from hpcgnn.placement.clusters import imbalance
 from hpcgnn.terminal import tell
 from partition_tools.canonical.rows import slabs
+from partition_tools.graph.fields import load_series
 from partition_tools.graph.loading import RowsOnDisk, load_edges
 from partition_tools.graph.quality import partition_quality
 from partition_tools.workspace.progress import Reporter
@@ -90,8 +92,30 @@ def inspect_graph(path: str | Path) -> dict[str, Any]:
                 "nodes": _statistics(np.diff(offsets)),
                 "edges": _statistics(np.diff(indptr[offsets])),
             },
+            **_of_fields(file),
             "partitionings": maps_of(file),
         }
+
+
+def _of_fields(file: GraphFile) -> dict[str, Any]:
+    """What a file has of fields and their nodes; nothing of a file without."""
+    meta, found = file.meta, dict[str, Any]()
+    if meta.num_dimensions:
+        found["dimensions"] = meta.num_dimensions
+    if VOLUME in file:
+        found["volumes"] = True
+    if GIVEN in file:
+        found["given_nodes"] = sum(int(np.count_nonzero(rows)) for rows in slabs(RowsOnDisk(file, GIVEN)))
+    series = load_series(file)
+    if series is not None:
+        found["fields"], times = series.columns, series.time
+        lengths = np.unique(series.number, return_counts=True)[1]
+        found["snapshots"] = {"count": len(times), "trajectories": len(lengths), "of": _statistics(lengths)}
+        found["times"] = {"first": float(times[0]), "last": float(times[-1])} if len(times) else {}
+        found["splits_of_snapshots"] = {
+            name: int(np.count_nonzero(series.split == value)) for name, value in SPLITS.items()
+        }
+    return found
 
 
 def _class_sizes(labels: np.ndarray, meta: GraphMeta) -> list[int]:

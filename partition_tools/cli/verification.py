@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldReader
 from hpcgnn.graphfile.given_links import given_shapes, summary
+from hpcgnn.graphfile.hdf5 import Progress
 from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
 from hpcgnn.graphfile.narrow import SCALES, are_scales
 from hpcgnn.graphfile.own_ids import doubled_ids, kind_of_ids
@@ -21,6 +23,7 @@ from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, expected_data
 from partition_tools.canonical.links import link_counts
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.edges import count_self_loops, rows, transpose
+from partition_tools.graph.fields import fault_of_splits, fault_of_times, first_not_finite, load_series
 from partition_tools.graph.loading import RowsOnDisk, load_edges, load_links
 from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
@@ -82,6 +85,8 @@ def _unreadable(file: GraphFile, name: str, shape: tuple[int, ...] | None, kinds
         return f"has shape {found}, expected {shape}"
     if file.read(name, [(0, 0)]).dtype.kind not in kinds:
         return f"has type {file.dtype(name)}"
+    if name.startswith("snapshots/"):  # the check of its values reads it, time by time
+        return ""
     for start in range(0, found[0], SLAB_ROWS * 16):
         file.read(name, [(start, min(start + SLAB_ROWS * 16, found[0]))])
     return ""
@@ -134,6 +139,38 @@ def _values(file: GraphFile, reporter: Reporter) -> Checked:
     if meta.num_node_types:
         yield "node types", _range(read("nodes/type"), 0, meta.num_node_types, "node")
     yield "cluster offsets", _pointers(read("clusters/offsets"), n)
+    yield from _fields(file, reporter)
+
+
+def _fields(file: GraphFile, reporter: Reporter) -> Checked:
+    """The values of fields, and of what nodes have for them."""
+    if file.meta.num_dimensions:
+        text = "node {} has a position that is NaN or infinite"
+        yield "finite positions", _first_row(file, POSITION, lambda slab: ~np.isfinite(slab), text)
+    if VOLUME in file:
+        volume = file.read(VOLUME)
+        yield "volumes", _first(~(volume >= 0) | np.isinf(volume), "node {} has none of at least 0")
+    if GIVEN in file:
+        yield "given nodes", _range(file.read(GIVEN), 0, 2, "node")
+    series = load_series(file)
+    if series is not None:
+        yield "times of snapshots", fault_of_times(series.time, series.number)
+        yield "splits of snapshots", fault_of_splits(series.split)
+        with reporter.bar(len(series.fields) * len(series.time), "checking fields", "snapshots") as progress:
+            for name, field in series.fields.items():
+                yield f"finite field {name}", _tried(_not_finite, file, field, name, series.time, progress)
+
+
+def _not_finite(file: GraphFile, field: FieldReader, name: str, times: np.ndarray, progress: Progress) -> str:
+    for time, at in enumerate(times):
+        for start in range(0, file.meta.num_nodes, SLAB_ROWS):
+            found = first_not_finite(field[time : time + 1, start : start + SLAB_ROWS])
+            if found:
+                node = start + found[1]
+                (number,) = file.read("nodes/original_id", [(node, node + 1)])
+                return f"NaN or infinite at snapshot {time} (time {at:g}), node {node} (original id {number})"
+        progress(1)
+    return ""
 
 
 def _finite(file: GraphFile, name: str, what: str) -> str:

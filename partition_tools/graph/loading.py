@@ -7,12 +7,14 @@ from typing import cast
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldSeries
 from hpcgnn.graphfile.given_links import EDGES, HELD, NEGATIVES, TARGETS, name_of, stored_counts
 from hpcgnn.graphfile.narrow import BFLOAT16, read_scales
 from hpcgnn.graphfile.own_ids import kind_of_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, ID_OFFSETS, ID_TEXT, GivenLinks, RowReader, Words
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile
 from partition_tools.graph.counts import blocks
+from partition_tools.graph.fields import load_series
 
 PIECE = 1 << 24
 
@@ -51,8 +53,8 @@ def load_edges(file: GraphFile, suffix: str = "", stored: bool = False) -> Edges
 
 
 def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
-    """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, are `RowsOnDisk`: the file must stay
-    open for them.
+    """`GraphData` of an open `GraphFile`. Dense features, of nodes and of edges, and fields stay on disk: the file must
+    stay open for them.
 
     stored_edges: the edges stay in the file too, but for the row pointers. Memory: 30 bytes per node, and the edges.
     """
@@ -87,6 +89,10 @@ def load_graph(file: GraphFile, stored_edges: bool = False) -> GraphData:
         links=load_links(file),
         bfloat16=meta.feature_type == BFLOAT16,
         feature_scales=read_scales(file),
+        position=RowsOnDisk(file, POSITION) if meta.num_dimensions else None,
+        volume=RowsOnDisk(file, VOLUME) if VOLUME in file else None,
+        given=RowsOnDisk(file, GIVEN) if GIVEN in file else None,
+        snapshots=load_series(file),
     )
     check_shape(file.path, data)
     return data
@@ -123,9 +129,17 @@ def check_shape(path: Path, data: GraphData) -> None:
         and all(part.min() >= 0 and part.max() < n for part in parts)
         and np.array_equal(np.sort(data.original_id), np.arange(n))
         and (data.node_type is None or len(data.node_type) == n)
+        and all(each is None or each.shape[0] == n for each in (data.position, data.volume, data.given))
+        and (data.snapshots is None or _in_shape(data.snapshots, n))
     )
     if not sound:
         raise GraphError(f"{path} is damaged; `python -m partition_tools verify {shlex.quote(str(path))}` says how")
+
+
+def _in_shape(series: FieldSeries, n: int) -> bool:
+    times = series.time.shape
+    alike = times == series.number.shape == series.split.shape and len(times) == 1
+    return alike and all(len(each.shape) == 3 and each.shape[:2] == (*times, n) for each in series.fields.values())
 
 
 def _rising(pointers: np.ndarray, last: int) -> bool:

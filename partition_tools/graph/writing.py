@@ -17,6 +17,7 @@ def write_with_bar(
     reporter = reporter or Reporter()
     rows = sum(array.shape[0] for _, array in arrays_of(data))
     rows += sum(array.shape[0] for _, array, _ in stored_links(data.links))
+    rows += sum(field.shape[0] * field.shape[1] for field in data.snapshots.fields.values()) if data.snapshots else 0
     with reporter.bar(rows, f"writing {output}") as progress:
         write_graph(output, data, partitionings, progress)
 

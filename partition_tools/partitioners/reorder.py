@@ -14,6 +14,7 @@ from hpcgnn.graphfile.ranges import permuted_rows
 from hpcgnn.graphfile.schema import GraphData, RowReader
 from hpcgnn.graphfile.storage import Csr, Edges
 from partition_tools.canonical.edge_features import Counted, GatheredRows
+from partition_tools.graph.fields import PlacedField
 from partition_tools.out_of_core.csr import resorted
 from partition_tools.workspace.scratch import Scratch
 
@@ -42,6 +43,14 @@ def reordered(
         numbered = dataclasses.replace(data.edges, row=cast(np.ndarray, Counted(len(data.edges.indices))))
     edges = moved(numbered, "reordered")
     edges_out = None if data.edges_out is None else moved(data.edges_out, "reordered_out")
+    series = data.snapshots
+    if series is not None:
+        fields = {name: PlacedField(each, place, scratch.memory // 8) for name, each in series.fields.items()}
+        series = dataclasses.replace(series, fields=fields)
+
+    def gathered(rows: RowReader | None) -> RowReader | None:
+        return None if rows is None else GatheredRows(rows, order, scratch.memory // 32)
+
     if of_edges is not None and edges.row is not None:
         of_edges = GatheredRows(of_edges, edges.row, scratch.memory // 4)
     return dataclasses.replace(
@@ -57,6 +66,10 @@ def reordered(
         cluster_offsets=offsets,
         cluster_graph=None,
         versions=versions,
+        position=gathered(data.position),
+        volume=gathered(data.volume),
+        given=gathered(data.given),
+        snapshots=series,
     )
 
 

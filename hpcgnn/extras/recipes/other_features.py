@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hpcgnn.errors import FormatError
-from hpcgnn.graphfile.hdf5 import read_attributes, replacing, write_attributes, written_file
+from hpcgnn.graphfile.copying import copy_datasets
+from hpcgnn.graphfile.hdf5 import replacing, write_attributes, written_file
 from hpcgnn.graphfile.ranges import CHUNK_BYTES
 from hpcgnn.graphfile.storage import GraphFile
 
@@ -38,16 +38,7 @@ def with_other_features(
         FormatError: the copy cannot be written, or the file cannot be read.
     """
     with replacing(path) as temporary, written_file(temporary) as (copy, check):
-        try:
-            known = read_attributes(file.file)
-            names: list[str] = []
-            file.file.visit(names.append)  # links are not followed
-            for name in names:
-                if not name.startswith(_FEATURES) and hasattr(file.file[name], "shape"):
-                    file.shape(name)  # refuses data in other files
-                    file.file.copy(file.file[name], copy, name=name)
-        except (KeyError, OSError, RuntimeError) as error:  # writing raises nothing: see graphfile/hdf5.py
-            raise FormatError(f"{file.path} cannot be copied ({error}); the file is corrupted") from error
+        known = copy_datasets(file, copy, lambda name: name.startswith(_FEATURES))
         check()
         ends = list(itertools.accumulate(widths))
         about = {"num_features": ends[-1], "num_feature_parts": len(widths), "sparse_features": False}
