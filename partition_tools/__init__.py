@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hpcgnn.exports import lazy_exports
 
 if TYPE_CHECKING:
+    from partition_tools.cli.add_snapshots import add_snapshots as add_snapshots
     from partition_tools.cli.generate_graph import generate_graph as generate_graph
     from partition_tools.cli.import_graph import import_graph as import_graph
     from partition_tools.cli.inspect_graph import inspect_graph as inspect_graph
@@ -27,6 +28,7 @@ _HOMES = {
     "partition": "partition_tools.interface.arrays",
     "from_pyg": "partition_tools.interface.libraries",
     "from_scipy": "partition_tools.interface.libraries",
+    "add_snapshots": "partition_tools.cli.add_snapshots",
     "import_graph": "partition_tools.cli.import_graph",
     "generate_graph": "partition_tools.cli.generate_graph",
     "partition_graph": "partition_tools.cli.partition_graph",

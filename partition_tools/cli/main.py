@@ -11,13 +11,21 @@ import sys
 
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.terminal import check_directory, prepare_streams, tell
-from partition_tools.cli import generate_graph, import_graph, inspect_graph, partition_graph, verify_graph
+from partition_tools.cli import (
+    add_snapshots,
+    generate_graph,
+    import_graph,
+    inspect_graph,
+    partition_graph,
+    verify_graph,
+)
 from partition_tools.workspace.progress import Reporter
 
 COMMANDS = {
     "import": import_graph,
     "generate": generate_graph,
     "partition": partition_graph,
+    "snapshots": add_snapshots,
     "inspect": inspect_graph,
     "verify": verify_graph,
 }

@@ -62,15 +62,15 @@ class PlacedField:
             self._time <= first <= last <= self._time + held_times
             and self._row <= start <= stop <= self._row + held_rows
         ):
-            self._fill(first, start)
+            self._fill(first, start, max(self._rows, stop - start))
         found = self._window[first - self._time : last - self._time, start - self._row : stop - self._row]
         if (last, stop) == self.shape[:2]:  # the next field gets its memory
             self._window = self._empty(0, 0)
         return found
 
-    def _fill(self, time: int, row: int) -> None:
+    def _fill(self, time: int, row: int, rows: int) -> None:
         self._window = self._empty(0, 0)  # before its successor is made
-        times, rows = min(self._times, self.shape[0] - time), min(self._rows, self.shape[1] - row)
+        times, rows = min(self._times, self.shape[0] - time), min(rows, self.shape[1] - row)
         self._window, self._time, self._row = self._empty(times, rows), time, row
         for start in range(0, self.shape[1], self._block):
             values = np.asarray(self.source[time : time + times, start : start + self._block])
