@@ -64,9 +64,9 @@ class CheckedField:
 
     def seen(self, time: int, row: int, values: np.ndarray) -> None:
         """Check and hash a block of the source."""
-        wrong = self._wrong(values).any(axis=2)
+        wrong = self._wrong(values)
         if wrong.any():
-            at, node = divmod(int(np.argmax(wrong)), wrong.shape[1])
+            at, node = divmod(int(np.argmax(wrong.any(axis=2))), wrong.shape[1])
             at, node = at + time, node + row
             when = "" if self._of_nodes else f" at snapshot {at} (time {self.times[at]:g})"
             own = f" (id {ids_of(self._file, np.array([node]))[0]})" if kind_of_ids(self._file) else ""

@@ -77,7 +77,7 @@ class PlacedField:
             if row == 0:
                 self._seen(time, start, values)
             place = self.place[start : start + self._block] - row
-            inside = (place >= 0) & (place < rows)
+            inside = slice(None) if rows == self.shape[1] else (place >= 0) & (place < rows)
             self._window[:, place[inside]] = values[:, inside]
 
 
@@ -113,5 +113,7 @@ def fault_of_splits(split: np.ndarray) -> str:
 
 def first_not_finite(values: np.ndarray) -> tuple[int, int] | None:
     """(time, row) of the first NaN or infinity of values (times, rows, F), or None."""
-    finite = np.isfinite(values).all(axis=2)
-    return None if finite.all() else divmod(int(np.argmin(finite)), finite.shape[1])
+    finite = np.isfinite(values)
+    if finite.all():
+        return None
+    return divmod(int(np.argmin(finite.all(axis=2))), finite.shape[1])

@@ -69,8 +69,8 @@ class Snapshots:
         """
         wide = torch.empty(0, dtype=dtype).numpy().dtype
         found = self._file.read(name_of_field(name), ranges, wide, number, time=t)
-        finite = np.isfinite(found).all(axis=1)
-        if not finite.all():
+        if not np.isfinite(found).all():
+            finite = np.isfinite(found).all(axis=1)
             starts, stops = np.array(ranges, np.int64).T
             rows = segments(starts, stops - starts)
             row = int(rows[~(finite if number is None else finite[number])].min())

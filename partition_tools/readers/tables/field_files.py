@@ -6,6 +6,7 @@ Packed numbers (`scale_factor`) are refused: the numbers in the file are not tho
 
 import contextlib
 import importlib
+import mmap
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -35,9 +36,10 @@ class BlockArray:
         array: an array of numbers, of any library.
         said: what the user calls it.
         attributes: those that the file has for it.
+        mapped: where it is mapped; pages that were read are given back, as they would count as memory of the process.
     """
 
-    def __init__(self, array: Any, said: str, attributes: Mapping[str, Any]) -> None:
+    def __init__(self, array: Any, said: str, attributes: Mapping[str, Any], mapped: mmap.mmap | None = None) -> None:
         kind = np.dtype(array.dtype)
         if kind.kind not in "iufb":
             raise FormatError(f"{said} holds {kind}, expected numbers")
@@ -46,7 +48,7 @@ class BlockArray:
                 f"{said} is packed (attribute {packed[0]}), expected the numbers themselves; unpack it first, as by "
                 "`ncpdq --unpack IN.nc OUT.nc`"
             )
-        self._array, self.said, self.shape = array, said, tuple(array.shape)
+        self._array, self.said, self.shape, self._mapped = array, said, tuple(array.shape), mapped
         self.dtype = np.dtype(np.float32 if kind.newbyteorder("=") in map(np.dtype, _NARROW) else np.float64)
         self.chunks = getattr(array, "chunks", None)
         values = [np.ravel(attributes[name]) for name in _MISSING if name in attributes]
@@ -60,6 +62,8 @@ class BlockArray:
         values = found.astype(self.dtype)
         if self._missing is not None:
             values[np.isin(found, self._missing)] = np.nan
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
         return values
 
 
@@ -74,7 +78,7 @@ def open_array(source: Any, wanted: str = "") -> Iterator[BlockArray]:
         return
     path, name = _parts(os.fspath(source))
     with contextlib.ExitStack() as stack:
-        start = b"" if path.is_dir() else _start(path)
+        start, mapped = b"" if path.is_dir() else _start(path), None
         if path.is_dir():
             array, attributes, said = _member(*_opened_zarr(path), path, name, wanted)
         elif start.startswith(_HDF5):
@@ -84,14 +88,16 @@ def open_array(source: Any, wanted: str = "") -> Iterator[BlockArray]:
                 raise FormatError(f"{path} is not a readable HDF5 file: {error}; copy it again") from error
             array, attributes, said = _member(file, _names_in(file), path, name, wanted)
         elif start.startswith(_NETCDF):
-            variables = stack.enter_context(_netcdf(path)).variables
+            file = stack.enter_context(_netcdf(path))
+            variables, mapped = file.variables, vars(file).get("_mm")
             array, attributes, said = _member(variables, lambda: list(variables), path, name, wanted)
             array, attributes = array.data, vars(array)["_attributes"]
         else:
             if name or path.suffix != ".npy":
                 raise FormatError(f"{source} is in no format that is read; expected {SPELLINGS}")
             array, attributes, said = map_npy(path), {}, str(path)
-        yield BlockArray(array, said, attributes)
+            mapped = vars(array).get("_mmap")
+        yield BlockArray(array, said, attributes, mapped)
 
 
 def _parts(text: str) -> tuple[Path, str]:
@@ -130,10 +136,10 @@ def _member(
     try:
         there = names()
         name = name or (there[0] if len(there) == 1 else wanted)
-        array = group[name] if name in there else None
+        array = group.get(name)
     except _DAMAGE as error:
         raise FormatError(f"{path} cannot be read: {error}; copy it again") from error
-    if array is None:
+    if not hasattr(array, "shape"):
         few = ", ".join(sorted(there)[:12]) + (", ..." if len(there) > 12 else "")
         raise FormatError(f"{path} has no dataset {name!r}; it has {few or 'none'}: say FILE:DATASET")
     return array, getattr(array, "attrs", {}), f"{path}:{name}"

@@ -14,36 +14,37 @@ from hpcgnn.placement.ownership import Ownership
 from . import made
 
 
-@pytest.mark.parametrize("chunk", [None, (1, 7), (3, 60)])
-def test_a_rank_reads_its_rows_in_its_order(tmp_path, chunk):
+def test_a_rank_reads_its_rows_in_its_order(tmp_path):
+    """Every map, chunks of any shape, and either precision, against the arrays in the original order."""
     where, values = made.write(tmp_path / "g.h5", position=np.zeros((60, 3), np.float32))
-    if chunk:
-        with h5py.File(tmp_path / "g.h5", "r+") as file:
-            old = file["snapshots/velocity"][:]
-            del file["snapshots/velocity"]
-            file.create_dataset("snapshots/velocity", data=old, chunks=(*chunk, 2), compression=1)
-    with GraphFile(tmp_path / "g.h5") as file:
-        check_structure(file)
-        found = Snapshots(file)
-        assert file.file.attrs["format_version"] == 7 and file.meta.num_dimensions == 3
-        assert found.columns == made.COLUMNS and found.times.tolist() == [0, 0.5, 2, 0, 0.5, 2]
-        assert found.trajectory.tolist() == [0, 0, 0, 1, 1, 1] and found.split.tolist() == [1, 1, 2, 3, 3, 0]
-        for name, cluster_to_rank in where.maps.items():
-            owned = Ownership(where.offsets, cluster_to_rank, 3)
-            for rank in range(3):
-                ranges = owned.ranges(rank)
-                ids = file.read("nodes/original_id", ranges)
-                number = np.random.default_rng(rank).permutation(len(ids))
-                local = np.empty_like(ids)
-                local[number] = ids
-                for field, kind in (
-                    ("velocity", torch.float32),
-                    ("p.total", torch.float64),
-                    ("p.total", torch.float32),
-                ):
-                    rows = found.read(field, 4, ranges, number, kind)
-                    expected = torch.from_numpy(values[field][4][local]).to(kind)
-                    assert rows.dtype == kind and torch.equal(rows, expected), (name, rank, field)
+    for chunk in (None, (1, 7, 2), (3, 60, 2)):
+        if chunk:
+            with h5py.File(tmp_path / "g.h5", "r+") as file:
+                old = file["snapshots/velocity"][:]
+                del file["snapshots/velocity"]
+                file.create_dataset("snapshots/velocity", data=old, chunks=chunk, compression=1)
+        with GraphFile(tmp_path / "g.h5") as file:
+            check_structure(file)
+            check_rows(file, where, values)
+
+
+def check_rows(file, where, values):
+    found = Snapshots(file)
+    assert file.file.attrs["format_version"] == 7 and file.meta.num_dimensions == 3
+    assert found.columns == made.COLUMNS and found.times.tolist() == [0, 0.5, 2, 0, 0.5, 2]
+    assert found.trajectory.tolist() == [0, 0, 0, 1, 1, 1] and found.split.tolist() == [1, 1, 2, 3, 3, 0]
+    for name, cluster_to_rank in where.maps.items():
+        owned = Ownership(where.offsets, cluster_to_rank, 3)
+        for rank in range(3):
+            ranges = owned.ranges(rank)
+            ids = file.read("nodes/original_id", ranges)
+            number = np.random.default_rng(rank).permutation(len(ids))
+            local = np.empty_like(ids)
+            local[number] = ids
+            for field, kind in (("velocity", torch.float32), ("p.total", torch.float64), ("p.total", torch.float32)):
+                rows = found.read(field, 4, ranges, number, kind)
+                expected = torch.from_numpy(values[field][4][local]).to(kind)
+                assert rows.dtype == kind and torch.equal(rows, expected), (name, rank, field)
 
 
 def _replaced(name, make):
@@ -86,28 +87,29 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("name", DAMAGE)
-def test_damage_is_named(tmp_path, name):
-    change, expected = DAMAGE[name]
-    path = tmp_path / "g.h5"
-    where, _ = made.write(path)
-    with h5py.File(path, "r+") as file:
-        change(file)
+def read_everything(path, checked):
+    with GraphFile(path) as file:
+        if checked:
+            check_structure(file)
+        found = Snapshots(file)
+        for field in found.columns:
+            found.read(field, 4, [(0, 20), (20, 60)], np.arange(60)[::-1].copy())
 
-    def read(checked):
-        with GraphFile(path) as file:
-            if checked:
-                check_structure(file)
-            found = Snapshots(file)
-            for field in found.columns:
-                found.read(field, 4, [(0, 20), (20, 60)], np.arange(60)[::-1].copy())
 
-    for checked in (True, False):
-        with pytest.raises(HpcgnnError) as caught:
-            read(checked)
-        assert expected in str(caught.value) and str(path) in str(caught.value)
-    if name in ("NaN", "too large"):
-        assert f"node {where.order[17]} (its original id)" in str(caught.value)
+def test_damage_is_named(tmp_path):
+    """By the check of the structure, and by the reader without it."""
+    whole, path = tmp_path / "whole.h5", tmp_path / "g.h5"
+    where, _ = made.write(whole)
+    for name, (change, expected) in DAMAGE.items():
+        path.write_bytes(whole.read_bytes())
+        with h5py.File(path, "r+") as file:
+            change(file)
+        for checked in (True, False):
+            with pytest.raises(HpcgnnError) as caught:
+                read_everything(path, checked)
+            assert expected in str(caught.value) and str(path) in str(caught.value), name
+        if name in ("NaN", "too large"):
+            assert f"node {where.order[17]} (its original id)" in str(caught.value)
 
 
 def test_files_without_snapshots_are_as_before(tmp_path):
