@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fields", nargs="*", metavar="NAME=FILE[:DATASET]", help="a field and its array")
     parser.add_argument("--times", metavar="FILE|START:STEP", help="time of each snapshot")
     parser.add_argument("--trajectories", metavar="FILE|LENGTH", help="snapshots of a trajectory, or its number (T,)")
-    parser.add_argument("--split", metavar="A/B/C|FILE", help=f"shares of train, val and test, or (T,); not {SHARES}")
+    parser.add_argument("--split", metavar="A/B/C|FILE", help=f"shares, or a split of each (default {SHARES})")
     parser.add_argument("--position", metavar="FILE", help="(n, D): the nodes in space")
     parser.add_argument("--volume", metavar="FILE", help="(n,): weights of the nodes in the loss")
     parser.add_argument("--given", metavar="FILE", help="(n,) of 0 and 1: nodes whose values are given, not judged")
