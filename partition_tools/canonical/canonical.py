@@ -6,6 +6,7 @@ NaN, a node in two splits) and names the node. Otherwise rank 317 would find it 
 
 import dataclasses
 import hashlib
+import itertools
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from hpcgnn.graphfile.given_links import faults, stored_links
 from hpcgnn.graphfile.label_files import LABELS, REGRESSION
 from hpcgnn.graphfile.own_ids import packed
 from hpcgnn.graphfile.schema import SPLITS, Csr, GraphData, RowReader
+from hpcgnn.graphfile.storage import SLAB_ROWS
 from partition_tools.canonical.codes import Codes
 from partition_tools.canonical.edge_features import GatheredRows, canonical_edge_features
 from partition_tools.canonical.features import DTYPES, canonical_features
@@ -127,15 +129,21 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
         featured, edges.row = GatheredRows(featured, edges.row, scratch.memory // 4), None
     if edge_names:
         names = names | {"edges": edge_names}
-    if features is None:
+    if raw.snapshots is not None:
+        reporter.warn(
+            f"all {len(raw.snapshots.time)} snapshots are for training; `python -m partition_tools snapshots GRAPH "
+            "--split 0.8/0.1/0.1 --force` splits them by their times"
+        )
+    elif features is None:
         reporter.warn("the graph has no node features; train with --features degree, or learned:64")
     for held, counts in link_counts(links, edges).items():
         links[held] = given = dataclasses.replace(links[held], counts=counts)
         for text in faults(held, given.edges.shape[0], given.num_negatives, counts):
             reporter.warn(text)
-    if not num_classes and not links:
+    learned = links or raw.snapshots is not None
+    if not num_classes and not learned:
         reporter.warn("the graph has no labels; it can be trained on with --task links only")
-    if not np.any(split == SPLITS["train"]) and not links:
+    if not np.any(split == SPLITS["train"]) and not learned:
         reporter.warn(
             "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "
             "split.resplit=true in place of the input's own)"
@@ -161,6 +169,8 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
         links=links,
         bfloat16=options.feature_dtype == "bf16" and isinstance(features, RowMap),
         feature_scales=features.scales if isinstance(features, Codes) else None,
+        position=raw.position,
+        snapshots=raw.snapshots,
     )
     reporter.stage("naming the graph by its content (SHA-256)")
     data.uuid = content_uuid(data, raw.identity)
@@ -218,6 +228,16 @@ def content_uuid(data: GraphData, identity: bytes | None = None) -> str:
         add("node_type", data.node_type)
     for name, array, _ in stored_links(data.links):
         add(name, array)
+    if data.position is not None:
+        add("position", data.position)
+    if series := data.snapshots:
+        for name in ("time", "number", "split"):
+            add(name, getattr(series, name))
+        for name, field in series.fields.items():
+            digest.update(f"{name}:{np.dtype(field.dtype).str}:{tuple(field.shape)};".encode())
+            for time, start in itertools.product(range(field.shape[0]), range(0, field.shape[1], SLAB_ROWS)):
+                rows = field[time : time + 1, start : start + SLAB_ROWS]
+                digest.update(np.ascontiguousarray(rows).data)
     return str(uuid.UUID(bytes=digest.digest()[:16], version=5))
 
 

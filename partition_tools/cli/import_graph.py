@@ -24,7 +24,7 @@ from partition_tools.workspace.working import Resources, add_memory_options, wor
 
 #: Every key of `--set`.
 KEYS = {**declared([ImportOptions, Fractions]), **KEYS_OF_FORMATS}
-HELP = "convert a graph (edge list, npz, Matrix Market, METIS, SciPy, OGB) to a graph file"
+HELP = "convert a graph (edge list, npz, Matrix Market, METIS, SciPy, OGB, meshes) to a graph file"
 DESCRIPTION = """Read a graph and write it as one HDF5 graph file, nodes in the order of the source, not yet clustered.
 An edge goes from its source to its destination, and a node aggregates over its in-edges. A graph that is its own
 transpose in pattern, multiplicity, weights and types is stored as undirected, any other with both directions.
@@ -36,6 +36,7 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
   metis     .graph of METIS
   ogb       the folder of an OGB data set
   distdgl   a folder of DGL's partition_graph
+  nekrs     a folder of nekRS-ML's plugin gnn: NAME_rank_R_size_P.bin of each rank; fields become snapshots
 
 Tables of nodes (.csv, .parquet, .npy) stand beside an edge list, a matrix and a METIS graph; a column id names the node
 of a row. docs/importing.md has recipes, docs/options.md all keys of --set.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hpcgnn.errors import GraphError
+from hpcgnn.graphfile.field_series import FieldSeries
 from hpcgnn.graphfile.schema import Csr, RowReader
 
 
@@ -49,6 +50,8 @@ class RawGraph:
         edge_features: numbers (E,) or (E, F_e), array-like, or None.
         parts: int (n,), the part of each node where the source is partitioned, or None; stored as a map.
         links: {"val" | "test": {name of `links.NAMES`: array}}, held-out edges, none of them among the edges.
+        position: float (n, D), nodes in space, or None.
+        snapshots: fields at many times, or None.
         tables: {"features" | "labels" | "splits" | "node types": (file, names of its columns or [])}, where there are.
     """
 
@@ -70,6 +73,8 @@ class RawGraph:
     edge_features: RowReader | None = None
     parts: np.ndarray | None = None
     links: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    position: RowReader | None = None
+    snapshots: FieldSeries | None = None
     tables: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
 
     def named(self, error: DataError) -> GraphError:

@@ -21,10 +21,10 @@ N = 40
 
 
 def recipes():
-    """The imports among the recipes, without published data sets and partitions (test_distdgl.py)."""
+    """The imports among the recipes, without data sets and folders of partitions (test_distdgl.py, test_nekrs.py)."""
     text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0] if PAGE.exists() else ""
     lines = "".join(blocks(text, "bash")).replace("\\\n", " ").splitlines()
-    return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/", line)]
+    return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/|gnn_outputs", line)]
 
 
 @pytest.fixture(scope="module")
