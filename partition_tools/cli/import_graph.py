@@ -1,6 +1,7 @@
 """The sub-command `import`: a graph in someone else's format becomes a graph file, once."""
 
 import argparse
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ transpose in pattern, multiplicity, weights and types is stored as undirected, a
   ogb       the folder of an OGB data set
   distdgl   a folder of DGL's partition_graph
   nekrs     a folder of nekRS-ML's plugin gnn: NAME_rank_R_size_P.bin of each rank; fields become snapshots
+  mesh      .vtu, .vtk, .xdmf with its time series, .msh, .exo (extra mesh): edges of the cells; fields of points
+            become snapshots
 
 Tables of nodes (.csv, .parquet, .npy) stand beside an edge list, a matrix and a METIS graph; a column id names the node
 of a row. docs/importing.md has recipes, docs/options.md all keys of --set.
@@ -110,7 +113,8 @@ def import_graph(
     if not isinstance(own, source.OPTIONS):
         raise ConfigError(f"{type(own).__name__} are no options of the format {source.NAME}")
     read = [*_files(path), *(value for value in vars(own).values() if isinstance(value, Path))]
-    check_outputs({"-o": output}, read, force)
+    others = getattr(source, "companions", lambda path: ())
+    check_outputs({"-o": output}, itertools.chain(read, others(path)), force)
     for each in read:
         check_file(Path(each))
     with claimed(output):

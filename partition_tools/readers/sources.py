@@ -1,8 +1,8 @@
 """The formats that can be imported, by name. Packages of `hpcgnn.extras` add to them.
 
 A format is a module with NAME, OPTIONS (a dataclass of keys), matches(path) and read(path, options, scratch) ->
-RawGraph. Arrays of edges and features that are larger than a part of `scratch.memory` are mapped from the input, or
-from a file of `scratch`.
+RawGraph, and perhaps companions(path), other files that hold the input. Arrays of edges and features that are larger
+than a part of `scratch.memory` are mapped from the input, or from a file of `scratch`.
 """
 
 from typing import Any

@@ -21,10 +21,14 @@ N = 40
 
 
 def recipes():
-    """The imports among the recipes, without data sets and folders of partitions (test_distdgl.py, test_nekrs.py)."""
+    """The imports among the recipes, without data sets, partitions and meshes (tests/extras)."""
     text = PAGE.read_text(encoding="utf-8").partition("\n## Formats")[0] if PAGE.exists() else ""
     lines = "".join(blocks(text, "bash")).replace("\\\n", " ").splitlines()
-    return [line for line in lines if " import " in line and not re.search("~/dataset|partitioned/|gnn_outputs", line)]
+    return [
+        line
+        for line in lines
+        if " import " in line and not re.search("~/dataset|partitioned/|gnn_outputs|mesh.vtu", line)
+    ]
 
 
 @pytest.fixture(scope="module")

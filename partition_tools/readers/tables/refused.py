@@ -10,7 +10,8 @@ from hpcgnn.graphfile.storage import GraphFile
 #: The spellings of an input that are read, for the refusal of all others.
 SPELLINGS = (
     "an edge list (.csv, .tsv, .txt, .parquet) with the columns src,dst and perhaps weight,type; arrays (.npz, or a "
-    "folder of .npy) with edge_index; a matrix (.mtx, or .npz of SciPy), METIS's .graph, or a folder of OGB"
+    "folder of .npy) with edge_index; a matrix (.mtx, or .npz of SciPy), METIS's .graph, a folder of OGB, or a mesh "
+    "(.vtu, .xdmf, .msh, .exo)"
 )
 #: Suffixes of files that a library reads to an object, and what takes the object.
 _TAKERS = {
