@@ -134,13 +134,15 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
             f"all {len(raw.snapshots.time)} snapshots are for training; `python -m partition_tools snapshots GRAPH "
             "--split 0.8/0.1/0.1 --force` splits them by their times"
         )
+    elif raw.position is not None:
+        reporter.warn("the mesh has no fields; `python -m partition_tools snapshots GRAPH NAME=FILE` adds some")
     elif features is None:
         reporter.warn("the graph has no node features; train with --features degree, or learned:64")
     for held, counts in link_counts(links, edges).items():
         links[held] = given = dataclasses.replace(links[held], counts=counts)
         for text in faults(held, given.edges.shape[0], given.num_negatives, counts):
             reporter.warn(text)
-    learned = links or raw.snapshots is not None
+    learned = links or raw.position is not None
     if not num_classes and not learned:
         reporter.warn("the graph has no labels; it can be trained on with --task links only")
     if not np.any(split == SPLITS["train"]) and not learned:

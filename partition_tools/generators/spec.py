@@ -17,9 +17,9 @@ BLOCK = 1 << 16
 PURPOSES = ("classes", "edges", "features", "means", "split", "weights", "types", "profiles", "node_types", "targets")
 
 
-def option(default: Any, help: str, model: str = "") -> Any:
-    """A field with an option of `generate`: of all models, or of one."""
-    return field(default=default, metadata={"help": help, "model": model})
+def option(default: Any, help: str, model: str = "", read: Callable[[str], Any] | None = None) -> Any:
+    """A field with an option of `generate`: of all models, or of one. read: a value from its text, or ValueError."""
+    return field(default=default, metadata={"help": help, "model": model, "read": read})
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Generated graphs are a function of their parameters, and have the statistics that they promise."""
 
 import dataclasses
+import itertools
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from partition_helpers import drawn, graph_data, view
 from hpcgnn.errors import ConfigError
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.cli.generate_graph import generate_graph
+from partition_tools.cli.main import main
 from partition_tools.generators import GENERATORS
 from partition_tools.generators.spec import Spec
 
@@ -95,3 +98,32 @@ def test_bad_parameters(name, value):
     message = "a, b, c" if name == "a" else name
     with pytest.raises(ConfigError, match=message):
         Spec(**{"nodes": 5000, "degree": 12, "features": 16, "classes": 5, "train": 0.2, name: value})
+
+
+def test_grid(tmp_path):
+    for shape, spacing, periodic in ((7,), "1", False), ((1, 4, 3), "0.5,1,0.1", False), ((3, 5), "2", True):
+        path, lengths = tmp_path / "grid.h5", ",".join(map(str, shape))
+        words = ["generate", "grid", "-o", str(path), "--shape", lengths, "--spacing", spacing, "--force"]
+        assert main([*words, *(["--periodic"] if periodic else [])]) == 0
+        places = list(itertools.product(*map(range, shape)))
+        edges = []
+        for place, axis, step in itertools.product(places, range(len(shape)), (-1, 1)):
+            other = list(place)
+            other[axis] += step
+            if periodic:
+                other[axis] %= shape[axis]
+            if tuple(other) in places:
+                edges.append((places.index(place), places.index(tuple(other))))
+        with GraphFile(path) as file:
+            np.testing.assert_array_equal(
+                file.read("nodes/position"), np.array(places) * np.array(spacing.split(","), float)
+            )
+            dst = np.repeat(np.arange(len(places)), np.diff(file.read("topology/indptr"))).tolist()
+            assert sorted(zip(file.read("topology/indices").tolist(), dst, strict=True)) == sorted(edges)
+            assert file.meta.undirected and file.meta.num_dimensions == len(shape)
+
+
+def test_wrong_grid(tmp_path, capsys):
+    for words in ("--shape 4,2 --periodic", "--shape 4,0", "--shape 4 --spacing 1,2", "--shape 4 --spacing 0"):
+        assert main(["generate", "grid", "-o", str(tmp_path / "grid.h5"), *words.split()]) == 2
+        assert re.search("must (have at least|be one number above 0).*got", capsys.readouterr().err)
