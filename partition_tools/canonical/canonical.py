@@ -131,7 +131,7 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
         names = names | {"edges": edge_names}
     if raw.snapshots is not None:
         reporter.warn(
-            f"all {len(raw.snapshots.time)} snapshots are for training; `python -m partition_tools snapshots GRAPH "
+            f"all snapshots, {len(raw.snapshots.time)}, are for training; `python -m partition_tools snapshots GRAPH "
             "--split 0.8/0.1/0.1 --force` splits them by their times"
         )
     elif raw.position is not None:

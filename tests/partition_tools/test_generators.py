@@ -100,7 +100,7 @@ def test_bad_parameters(name, value):
         Spec(**{"nodes": 5000, "degree": 12, "features": 16, "classes": 5, "train": 0.2, name: value})
 
 
-def test_grid(tmp_path):
+def test_grid(tmp_path, capsys):
     for shape, spacing, periodic in ((7,), "1", False), ((1, 4, 3), "0.5,1,0.1", False), ((3, 5), "2", True):
         path, lengths = tmp_path / "grid.h5", ",".join(map(str, shape))
         words = ["generate", "grid", "-o", str(path), "--shape", lengths, "--spacing", spacing, "--force"]
@@ -121,9 +121,6 @@ def test_grid(tmp_path):
             dst = np.repeat(np.arange(len(places)), np.diff(file.read("topology/indptr"))).tolist()
             assert sorted(zip(file.read("topology/indices").tolist(), dst, strict=True)) == sorted(edges)
             assert file.meta.undirected and file.meta.num_dimensions == len(shape)
-
-
-def test_wrong_grid(tmp_path, capsys):
     for words in ("--shape 4,2 --periodic", "--shape 4,0", "--shape 4 --spacing 1,2", "--shape 4 --spacing 0"):
-        assert main(["generate", "grid", "-o", str(tmp_path / "grid.h5"), *words.split()]) == 2
+        assert main(["generate", "grid", "-o", str(tmp_path / "wrong.h5"), *words.split()]) == 2
         assert re.search("must (have at least|be one number above 0).*got", capsys.readouterr().err)

@@ -15,9 +15,8 @@ import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
 from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, one_trajectory
-from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns
+from hpcgnn.graphfile.field_series import FieldSeries
 from hpcgnn.graphfile.schema import RowReader
-from partition_tools.graph.fields import fault_of_times
 from partition_tools.graph.raw import RawGraph
 from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
@@ -125,20 +124,16 @@ class _Steps:
 
     def fields(self, count: int, reporter: Reporter) -> FieldSeries | None:
         """The snapshots of `count` points; whole numbers, such as tags, are left out with a warning."""
-        if fault := fault_of_times(np.array(self.times), np.zeros(len(self.times), int)):
-            raise FormatError(f"{self.path}: {fault}; write the series again")
         found = {name: np.asarray(values) for name, values in (self._read(0) if self.times else {}).items()}
         if left := [name for name, values in found.items() if not _is_real(values)]:
             reporter.warn(f"{self.path}: fields that are not of floating-point numbers are left out: {', '.join(left)}")
         kept = {name: values for name, values in found.items() if name not in left}
         columns = {name: math.prod(values.shape[1:]) for name, values in kept.items()}
-        if kept and (fault := fault_of_columns(columns)):
-            raise FormatError(f"{self.path}: {fault}; write the file with another")
         fields = {
             name: self._field(name, (len(self.times), count, columns[name]), values.dtype.newbyteorder("="))
             for name, values in kept.items()
         }
-        return one_trajectory(fields, self.times)
+        return one_trajectory(self.path, fields, self.times)
 
     def _field(self, name: str, shape: tuple[int, int, int], kind: np.dtype) -> TimeByTime:
         def where(step: int, row: int) -> str:

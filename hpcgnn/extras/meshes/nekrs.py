@@ -21,7 +21,7 @@ from partition_tools.workspace.scratch import Scratch
 
 NAME = "nekrs"
 OPTIONS = MeshOptions
-_FILE = re.compile(r"(.+)_rank_(\d+)_size_(\d+)\.bin")
+_FILE = re.compile(r"(.+)_rank_(\d+)_size_([1-9]\d*)\.bin")
 _FIELD = re.compile(r"fld_(.+)_time_(.+)")
 #: What makes a graph: types of numbers, and numbers of a row.
 _IDS, _POSITIONS, _EDGES = "global_ids", "pos_node", "edge_index"
@@ -76,14 +76,15 @@ def _files(folder: Path) -> dict[str, list[Path]]:
             f"number of ranks, such as {_IDS}_rank_0_size_4.bin; give each number of ranks a folder"
         )
     (count,) = sizes
-    for name in (*_ROWS, *(name for name in found if _FIELD.fullmatch(name))):
+    wanted = [*_ROWS, *filter(_FIELD.fullmatch, found)]
+    for name in wanted:
         for rank in range(count):
             if rank not in found[name]:
                 raise FormatError(
                     f"{folder} has no {name}_rank_{rank}_size_{count}.bin, expected it of each of {count} ranks; copy "
                     "the files of all ranks into the folder"
                 )
-    return {name: [of_rank[rank] for rank in sorted(of_rank)] for name, of_rank in found.items()}
+    return {name: [found[name][rank] for rank in range(count)] for name in wanted}
 
 
 def _numbers(file: Path, name: str, count: int | None = None) -> np.ndarray:
@@ -211,7 +212,8 @@ class _Points:
                     f"{self.folder} has field {field} at {len(of_field)} times and not at {missing[0]:g}, expected all "
                     f"{len(every)} times of the fields; add its files of this time, or take those of the others away"
                 )
-        return one_trajectory({field: self._field(field, times[field], every) for field in sorted(times)}, every)
+        fields = {field: self._field(field, times[field], every) for field in sorted(times)}
+        return one_trajectory(self.folder, fields, every)
 
     def _time(self, name: str, text: str) -> float:
         try:

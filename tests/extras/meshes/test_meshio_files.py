@@ -1,6 +1,7 @@
 """Meshes of other programs, as meshio writes them, become the graph of their points."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_formats(tmp_path, suffix, monkeypatch):
             import_graph("mesh.xdmf", "mesh.h5", force=True)
 
 
-def test_refused(tmp_path):
+def test_refused(tmp_path, monkeypatch):
     points, path = np.eye(3), tmp_path / "mesh.vtu"
     for text, cells, change in (
         ("cells of type quad9 are not read, expected vertex", ("quad9", [[0, 1, 2, 0, 1, 2, 0, 1, 2]]), {}),
@@ -134,5 +135,8 @@ def test_refused(tmp_path):
         assert re.search(text, str(caught.value)), str(caught.value)
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(FormatError, match="mesh.vtu: meshio cannot read it .*; write it again"):
+        import_graph(path, tmp_path / "graph.h5")
+    monkeypatch.setitem(sys.modules, "meshio", None)
+    with pytest.raises(ConfigError, match="need the package meshio: pip install"):
         import_graph(path, tmp_path / "graph.h5")
     assert [each.name for each in tmp_path.iterdir()] == ["mesh.vtu"]
