@@ -23,6 +23,7 @@ class EdgeTile:
         sources: int32 (E,), rows of the block's source buffer.
         rows: int32 (R,) own rows, increasing.
         first, last: numbers of its edges in the block.
+        places: int32 or int64 (E,), the place of each edge in the rank's list of edges, or None.
         row_ids, column_ids: int64 (n_p,) and int64 of the source buffer: original ids, for `edge_ids`, or None.
         consecutive: slice of the rows, or None.
     """
@@ -32,6 +33,7 @@ class EdgeTile:
     rows: torch.Tensor
     first: int
     last: int
+    places: torch.Tensor | None
     row_ids: torch.Tensor | None
     column_ids: torch.Tensor | None
     consecutive: slice | None = None
@@ -50,6 +52,12 @@ class EdgeTile:
     def owner(self) -> torch.Tensor:
         """int32 (E,): the own row that each edge belongs to."""
         return torch.repeat_interleave(self.rows, torch.diff(self.indptr))
+
+    @property
+    def at(self) -> torch.Tensor:
+        """int64 (E,): `places`, of blocks that number their edges, as those do where rows of edges are read or made."""
+        assert self.places is not None, "the edges are numbered"
+        return self.places.long()
 
     @cached_property
     def edge_ids(self) -> torch.Tensor:
@@ -83,5 +91,6 @@ def edge_tiles(
         inside = block.indptr[low : high + 1].clamp(first, last) - first
         rows = torch.arange(low, high, dtype=torch.int32) if block.rows is None else block.rows[low:high]
         at = slice(low, high) if block.rows is None else None
-        yield EdgeTile(inside, block.indices[first:last], rows, first, last, row_ids, column_ids, at)
+        places = None if block.edge is None else block.edge[first:last]
+        yield EdgeTile(inside, block.indices[first:last], rows, first, last, places, row_ids, column_ids, at)
         first = last

@@ -22,8 +22,10 @@ from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Drop, EluDropout, Purpose, Randomness, ReluDropout, dropout
 from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
+from hpcgnn.ops.edge_sums import EdgeSum
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
+from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.operators import Attention, InDegree, Made, Messages, Operator, Relational, WeightedSum
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_tiles import Matrix, sum_type
@@ -275,20 +277,57 @@ class Graph:
         Raises:
             ValueError: an argument does not fit.
         """
-        self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
-        seed = self._random.key(Purpose.MESSAGE, self._calls[1])
-        rule = Rule(message, reduce, seed, self._random.key(Purpose.DROPOUT_ATTENTION, layer), dropout)
-        if edge is not None and len(edge) != self._edges.count:
-            raise ValueError(
-                f"propagate: expected a row of `edge` for each of the {self._edges.count} in-edges of "
-                f"own nodes, got {len(edge)}"
-            )
+        self._check_edges("propagate", edge)
+        rule = Rule(message, reduce, self._seed(), self._random.key(Purpose.DROPOUT_ATTENTION, layer), dropout)
         x_src, operator = _dense(x_src), self.operator(Messages())
         if isinstance(scores, RowMessages):
             return reduce_messages(operator, rule, scores, x_src, edge)
         if isinstance(scores, RowScores) and x_dst is not None and kernels.rules_rows(x_src, x_dst):
             return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
+
+    def update_edges(
+        self,
+        function: Callable[..., torch.Tensor],
+        *,
+        x_src: SparseRows | Input,
+        x_dst: torch.Tensor | None = None,
+        edge: torch.Tensor,
+    ) -> torch.Tensor:
+        """New rows (E_p, F) of the owned nodes' in-edges, from those at their ends and their own. Differentiable,
+        collective.
+
+        Of a layer only `edge`, the rows of nodes and the result are kept; what `function` makes exists for some edges
+        at a time. Gradients reach x_src, x_dst, edge, and the parameters of `function`.
+
+        Args:
+            function: a torch function of rows (E, …), as the message function of `propagate`: it returns (E, F).
+            x_src, x_dst: owned rows.
+            edge: (E_p, …), rows of the in-edges.
+
+        Raises:
+            ValueError: an argument does not fit.
+        """
+        self._check_edges("update_edges", edge)
+        return self.operator(Messages())(Rule(function, None, self._seed()), _dense(x_src), x_dst, edge)
+
+    def sum_edges(self, edge: torch.Tensor) -> torch.Tensor:
+        """Sum rows (E_p, F) of in-edges for each owned node: (n_p, F). Differentiable, local."""
+        self._check_edges("sum_edges", edge)
+        return differentiable(EdgeSum(self._local.inward.edge_counts), edge)
+
+    def _check_edges(self, method: str, edge: torch.Tensor | None) -> None:
+        """Raise ValueError unless there is a row of `edge` for each in-edge."""
+        if edge is not None and len(edge) != self._edges.count:
+            raise ValueError(
+                f"{method}: expected a row of `edge` for each of the {self._edges.count} in-edges of own nodes, got "
+                f"{len(edge)}"
+            )
+
+    def _seed(self) -> int:
+        """Of the draws of a function of rows, by epoch and call."""
+        self._calls = self._random.epoch, self._calls[1] + 1 if self._calls[0] == self._random.epoch else 0
+        return self._random.key(Purpose.MESSAGE, self._calls[1])
 
     def dropout(self, x: torch.Tensor | SparseRows, p: float, layer: int, purpose: Purpose = Purpose.DROPOUT) -> Any:
         """Dropout with draws keyed by epoch, layer, original node id and column: of a (n_p, F) tensor, or DroppedRows

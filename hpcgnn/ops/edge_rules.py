@@ -21,7 +21,7 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.propagate import Call, Propagation, Rule, rows_of_edges
+from hpcgnn.ops.propagate import Call, Propagation, Rule
 from hpcgnn.ops.row_tiles import picked
 
 #: Gradients, of those that are wanted.
@@ -139,7 +139,7 @@ class _RowReduction(Call):
         if bias is not None:
             made += bias
         if weight is not None and edge is not None:
-            kernels.multiply(made, rows_of_edges(tile, part, edge), weight, add=True)
+            kernels.multiply(made, edge[tile.at], weight, add=True)
         return made.relu_() if self.relu else made
 
     def add_gradients(
@@ -156,7 +156,7 @@ class _RowReduction(Call):
         if self.relu:
             kernels.relu_gradient(gradient, gradient, made)
         if sums[3] is not None and weight is not None and edge is not None:
-            kernels.project_backward(None, sums[3], rows_of_edges(tile, part, edge), gradient, weight)
+            kernels.project_backward(None, sums[3], edge[tile.at], gradient, weight)
         if sums[4] is not None:
             kernels.bias_gradient(sums[4], gradient)
         if part.back is not None:

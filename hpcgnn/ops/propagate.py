@@ -22,7 +22,7 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.reducers import REDUCERS, Message, Reducer, Several, Softmax
+from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax
 from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
 
 
@@ -72,20 +72,20 @@ class Rule:
     Attributes:
         message: rows (E, …) of src, and of dst and edge where given -> messages (E, F), or (logits (E, H), values
             (E, F)) for softmax.
-        reduce: a name, or several.
+        reduce: a name, or several; None: messages stay as they are, at the places of their edges.
         seed: of the function's draws from torch's generator.
         key, p: dropout of softmax's coefficients.
     """
 
     message: Callable[..., Any]
-    reduce: str | Sequence[str]
+    reduce: str | Sequence[str] | None
     seed: int = 0
     key: int = 0
     p: float = 0.0
 
     def reducer(self, rows: int, message: Message) -> Reducer:
-        """A new reducer for this many own rows and messages like these. Raises ValueError."""
-        names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce)
+        """A new reducer for this many rows of y and messages like these. Raises ValueError."""
+        names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce or ())
         if names == ("softmax",):
             if not isinstance(message, tuple) or len(message) != 2 or message[1].shape[1] % message[0].shape[1]:
                 raise ValueError(
@@ -94,7 +94,7 @@ class Rule:
                 )
             return Softmax(rows, message, self.key, self.p)
         unknown = [name for name in names if name not in REDUCERS]
-        if unknown or not names:
+        if unknown or (self.reduce is not None and not names):
             raise ValueError(
                 f"propagate: expected reduce to be of {', '.join(REDUCERS)}, or softmax alone, got {self.reduce!r}"
             )
@@ -102,7 +102,7 @@ class Rule:
             raise ValueError(
                 f"propagate: expected messages of shape (E, F) from the message function, got {_shape(message)}"
             )
-        reducers = [REDUCERS[name](rows, message) for name in names]
+        reducers = [REDUCERS[name](rows, message) for name in names] or [Each(rows, message)]
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 
 
@@ -124,13 +124,14 @@ class Propagation:
     def __call__(
         self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None,
-        differentiably.
+        """y (n_p, F), or (E_p, F) of a rule that reduces nothing, from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or
+        None, edge (E_p, F_e) or None, differentiably.
         """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example: Any  # whether it is a Message, the reducer says
         example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
-        return differentiable(Call(self, rule, rule.reducer(len(x_src), example)), *inputs, *parameters)
+        rows = len(x_src) if edge is None or rule.reduce is not None else len(edge)
+        return differentiable(Call(self, rule, rule.reducer(rows, example)), *inputs, *parameters)
 
     def seed(self, rule: Rule) -> int:
         """Of a rule's draws on this rank: ranks must not draw the same numbers."""
@@ -153,28 +154,30 @@ class Call:
     def forward(
         self, x_src: torch.Tensor, *others: torch.Tensor | None
     ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
-        """See `differentiable`. Kept are y, the inputs and the parameters."""
+        """See `differentiable`. Kept are y where the reducer reads it, the inputs and the parameters."""
         inputs, seed = (x_src, *others[:2]), self.operator.seed(self.rule)
         with torch_seed(seed):
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_forward"):
                 for tile in self._tiles(part, inputs):
                     self.reducer.add(tile, self.message(tile, part, (*inputs, *others[2:])))
         y = self.reducer.finish()
-        return y, (y, x_src, *others)
+        return y, (y if self.reducer.reads_y else None, x_src, *others)
 
     def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
         """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
         return self.rule.message(*_take(tile, part, *tensors[:3]))
 
     def backward(
-        self, gy: torch.Tensor, wanted: Sequence[bool], y: torch.Tensor, *tensors: torch.Tensor | None
+        self, gy: torch.Tensor, wanted: Sequence[bool], y: Any, *tensors: torch.Tensor | None
     ) -> list[torch.Tensor | None]:
         """See `differentiable`."""
         sums = [torch.zeros_like(x) if w and x is not None else None for x, w in zip(tensors, wanted, strict=True)]
         g_src, x_src, seed = sums[0], tensors[0], self.operator.seed(self.rule)
         assert x_src is not None, "the sources always have rows"
         # The kept y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
-        self.reducer.prepare(gy.contiguous(), y.detach())
+        if y is not None:
+            y = y.detach()
+        self.reducer.prepare(gy.contiguous(), y)
         returns = None if g_src is None else Returns(g_src)
         with torch_seed(seed):
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):
@@ -194,7 +197,7 @@ class Call:
         one would double the memory.
         """
         _, g_dst, g_edge, *g_parameters = sums
-        leaves, block = _take(tile, part, *tensors[:3]), part.block
+        leaves = _take(tile, part, *tensors[:3])
         given = [w for w, x in zip(wanted[:3], tensors, strict=False) if x is not None]
         asked = [x.requires_grad_() for x, w in zip(leaves, given, strict=True) if w]
         asked += [p for p, w in zip(tensors[3:], wanted[3:], strict=True) if w and p is not None]
@@ -202,12 +205,13 @@ class Call:
             message = self.rule.message(*leaves)
         found = iter(_gradients(message, self.reducer, tile, asked))
         if part.back is not None:  # as the sum for x_src is
-            to = tile.sources if block.returns is None else block.returns[tile.first : tile.last]
+            returns = part.block.returns
+            to = tile.sources if returns is None else returns[tile.first : tile.last]
             add_by_source(part.back, to, next(found))
         if g_dst is not None:
             add_by_row(g_dst, tile, next(found))
-        if g_edge is not None and block.edge is not None:  # blocks number their edges where rows of edges are given
-            g_edge[block.edge[tile.first : tile.last].long()] = next(found)
+        if g_edge is not None:
+            g_edge[tile.at] = next(found)
         for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
             total += g
 
@@ -230,14 +234,21 @@ def _take(
     if x_dst is not None:
         taken.append(x_dst[tile.owner])
     if edge is not None:
-        taken.append(rows_of_edges(tile, part, edge))
+        taken.append(edge[tile.at])
     return taken
 
 
-def rows_of_edges(tile: EdgeTile, part: StreamPart[Block], edge: torch.Tensor) -> torch.Tensor:
-    """The rows of a tile's edges in edge (E_p, …)."""
-    # Blocks number their edges where rows of edges are given.
-    return edge[part.block.edge[tile.first : tile.last].long()]  # type: ignore[index]
+class _Weighed(torch.autograd.Function):
+    """A number whose gradients are the given ones: torch loads SymPy where it is given gradients itself."""
+
+    @staticmethod
+    def forward(ctx: Any, given: list[torch.Tensor], *outputs: torch.Tensor) -> torch.Tensor:
+        ctx.given = given
+        return outputs[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, one: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.given
 
 
 def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -251,5 +262,7 @@ def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch
     ]
     if not pairs or not asked:
         return [torch.zeros_like(x) for x in asked]
-    found = torch.autograd.grad([x for x, _ in pairs], asked, [g for _, g in pairs], allow_unused=True)
+    with torch.enable_grad():
+        number = _Weighed.apply([g for _, g in pairs], *(x for x, _ in pairs))
+    found = torch.autograd.grad(number, asked, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]

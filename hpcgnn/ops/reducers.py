@@ -1,7 +1,8 @@
 """Reducers of the messages of a row's in-edges to one row, tile by tile, and back from its gradient to theirs.
 
 A reducer sees every message twice: forwards to add it, and backwards, made anew, to give it its gradient.
-It keeps one or two numbers per row and column, never anything per edge. Rows without messages give zeros.
+It keeps one or two numbers per row and column, never anything per edge, but for `Each`, whose result is of edges. Rows
+without messages give zeros.
 """
 
 import math
@@ -31,7 +32,12 @@ def _counts(tile: EdgeTile, like: torch.Tensor) -> torch.Tensor:
 
 
 class Sum:
-    """y_i = Σ m_e. Messages (E, F) -> y (n, F)."""
+    """y_i = Σ m_e. Messages (E, F) -> y (n, F).
+
+    reads_y: whether `prepare` reads y, which is kept for it.
+    """
+
+    reads_y = False
 
     def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.y = message.new_zeros(rows, message.shape[1])
@@ -51,6 +57,19 @@ class Sum:
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
         return picked(self.gy, tile.owner)
+
+
+class Each(Sum):
+    """y_e = m_e at the place of its edge. rows: of y, the rank's edges."""
+
+    def __init__(self, rows: int, message: torch.Tensor) -> None:
+        self.y = message.new_empty(rows, message.shape[1])
+
+    def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
+        self.y[tile.at] = message
+
+    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
+        return self.gy[tile.at]
 
 
 class Mean(Sum):
@@ -75,7 +94,7 @@ class Mean(Sum):
 class Max:
     """y_i = max m_e, column by column; equal messages share the gradient evenly."""
 
-    sign = 1
+    sign, reads_y = 1, True
 
     def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.y = message.new_full((rows, message.shape[1]), -torch.inf)
@@ -113,7 +132,7 @@ class Std:
     the mean is large against the spread.
     """
 
-    epsilon = 1e-5
+    epsilon, reads_y = 1e-5, True
 
     def __init__(self, rows: int, message: torch.Tensor) -> None:
         self.mean, self.squares = message.new_zeros(rows, message.shape[1]), message.new_zeros(rows, message.shape[1])
@@ -149,7 +168,7 @@ class Several:
     """Some of the above side by side: y is their outputs, joined by columns."""
 
     def __init__(self, reducers: list[Sum | Max | Std]) -> None:
-        self.reducers = reducers
+        self.reducers, self.reads_y = reducers, True
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
@@ -184,6 +203,8 @@ class Softmax:
 
     key, p: dropout of the coefficients, by edge and head; the denominator is that before dropout.
     """
+
+    reads_y = True
 
     def __init__(self, rows: int, message: Pair, key: int = 0, p: float = 0.0) -> None:
         logit, value = message

@@ -9,6 +9,8 @@ import torch
 from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
+from hpcgnn.ops.edge_sums import EdgeSum
+from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -45,6 +47,8 @@ def reduced(reduce, message, dst, n):
     some = (count > 0).double()
     if reduce == "softmax":
         return formulas.attended(*message, rows, n)
+    if reduce is None:
+        return message
     if reduce in ("max", "min"):
         return formulas.largest(message, rows, n, 1 if reduce == "max" else -1)
     total = formulas.summed(message, rows, n)
@@ -86,10 +90,11 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6):
     oracle_inputs = {key: value.clone().requires_grad_() for key, value in values.items()}
     ends = {"x_src": src, "x_dst": dst, "edge": np.arange(len(src))}
     message = function(*(oracle_inputs[key][ends[key]] for key in given))
-    names = (reduce,) if isinstance(reduce, str) else reduce
+    names = reduce if isinstance(reduce, tuple) else (reduce,)
     y = torch.cat([reduced(each, message, dst, graph.num_nodes) for each in names], 1)
     gy = torch.from_numpy(np.random.default_rng(5).standard_normal(y.shape))
-    y.backward(gy)
+    sums = formulas.summed(y, torch.from_numpy(dst), graph.num_nodes) if reduce is None else y
+    (y * gy + y * sums[dst] if reduce is None else y * gy).sum().backward()
     expected = {key: gradient_of(value) for key, value in oracle_inputs.items()}
     weights = {key: gradient_of(p) for key, p in function.named_parameters()}
     function.zero_grad(set_to_none=True)
@@ -100,9 +105,15 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6):
     found = propagate(
         FullHalo(local, comm, buffers), Rule(function, reduce), mine["x_src"], mine.get("x_dst"), mine.get("edge")
     )
-    found.backward(gy[local.original_id])
-    close = dict(rtol=0, atol=1e-9 * max(1, float(y.detach().abs().max())))
-    np.testing.assert_allclose(whole(comm, local, found), y.detach().numpy(), **close)
+    close = dict(rtol=0, atol=1e-9 * max(1, float(sums.detach().abs().max())))
+    if reduce is None:
+        np.testing.assert_allclose(found.detach(), y[places["edge"]].detach(), **close)
+        added = differentiable(EdgeSum(local.inward.edge_counts), found)
+        np.testing.assert_allclose(whole(comm, local, added), sums.detach().numpy(), **close)
+        (found * gy[places["edge"]]).sum().add((added * added).sum()).backward()
+    else:
+        np.testing.assert_allclose(whole(comm, local, found), y.detach().numpy(), **close)
+        found.backward(gy[local.original_id])
     for key in given:
         if key == "edge":
             np.testing.assert_allclose(mine[key].grad, expected[key][places["edge"]], **close)
@@ -116,11 +127,11 @@ GIVEN = ("x_src", "x_dst", "edge")
 
 
 @pytest.mark.parametrize(
-    "reduce", ["sum", "mean", "max", "min", "std", "softmax", ("mean", "max", "min", "std")], ids=str
+    "reduce", ["sum", "mean", "max", "min", "std", "softmax", ("mean", "max", "min", "std"), None], ids=str
 )
 @pytest.mark.parametrize("name", GRAPHS)
 def test_against_the_oracle(comm, session_path, monkeypatch, name, reduce):
-    compare(comm, name, session_path, "one empty", reduce, GIVEN[:2])
+    compare(comm, name, session_path, "one empty", reduce, GIVEN[: 2 if reduce else 3])
     # So small that rows are continued in the next tile.
     monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
     compare(comm, name, session_path, "dealt", reduce, GIVEN, rows=1 if comm.size == 2 else 6)
@@ -175,3 +186,27 @@ def test_refusals(comm, session_path):
     ):
         with pytest.raises(ValueError, match=expected):
             propagate(policy, Rule(message, reduce), x, None, None)
+
+
+def test_what_is_kept_of_edges(comm, session_path):
+    """One row of each edge for each layer, the rows of nodes and the parameters: neither messages nor the result."""
+    graph, where, file = stored(comm, session_path, "random directed")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=7, keep_edges=True)
+    policy, function = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8)), Messages("sum")
+    x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)
+    edge = torch.rand(local.inward.num_edges, WIDTH, dtype=torch.float64, requires_grad=True)
+    kept, counts = {}, local.inward.edge_counts
+
+    def keep(tensor):
+        if len(tensor):  # else a function was tried with no rows
+            kept[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        after = [edge]
+        for _ in range(3):
+            after.append(propagate(policy, Rule(function, None), x, x, after[-1]))
+        sums = differentiable(EdgeSum(counts), after[-1])
+    parameters = [each for name, each in function.named_parameters() if name == "weight"]
+    expected = {each.data_ptr(): each.nbytes for each in (x, *parameters, *after[:3])}
+    assert kept == expected and sums.shape == x.shape
