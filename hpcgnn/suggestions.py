@@ -29,6 +29,7 @@ _NAMES = {
     "epochs": "iterations steps max-steps num-iters",
     "eval-every": "eval-interval eval-steps eval-freq val-every",
     "graph": "data dataset data-path data-dir graph-file",
+    "layers": "num-layers n-layers depth",
     "lr": "learning-rate step-size eta",
     "model": "arch architecture gnn conv net network",
     "patience": "early-stop early-stopping",

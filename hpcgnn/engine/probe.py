@@ -85,6 +85,7 @@ def made_up(spec: ModelSpec, task: str, inward: Adjacency, outward: Adjacency, e
         num_classes=spec.classes,
         task=TASKS[task].labels or task,
         node_type=(torch.arange(n) % spec.node_types).int() if spec.node_types else None,
+        position=torch.rand(n, spec.dimensions) if spec.dimensions else None,
     )
 
 

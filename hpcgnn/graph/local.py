@@ -100,6 +100,7 @@ class LocalGraph:
             None.
         outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
             graph/transforms/pruning.py). Fields that such a layer does not need are None.
+        position: (n_p, D), or None where the model reads none.
         task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
     """
 
@@ -117,6 +118,7 @@ class LocalGraph:
     feature_scales: torch.Tensor | None = None
     outputs: torch.Tensor | None = None
     task_edges: Mapping[str, Adjacency] = field(default_factory=dict)
+    position: torch.Tensor | None = None
 
     @property
     def output_id(self) -> torch.Tensor:

@@ -115,6 +115,12 @@ class Graph:
         parts = [fixed, *self._changing] if fixed.shape[1] else self._changing
         return torch.cat(list(parts), 1) if len(parts) > 1 else parts[0]
 
+    @property
+    def position(self) -> torch.Tensor:
+        """Positions (n_p, D) of the own nodes, of a file that has them."""
+        assert self._local.position is not None, "models that read positions have them read"
+        return self._local.position
+
     def own(self, x: torch.Tensor) -> torch.Tensor:
         """The rows of x (n_p, F) whose nodes a layer computes: x itself where it computes all. Differentiable."""
         outputs = self._local.outputs

@@ -33,6 +33,7 @@ class ModelSpec:
         facts: (name, value) of the graph file, of the model's entry.
         same_edges: whether all epochs train on the same edges.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
+        dimensions: columns of the nodes' positions, 0 without.
     """
 
     options: ModelConfig = field(metadata=DERIVED)
@@ -53,6 +54,7 @@ class ModelSpec:
     facts: tuple[tuple[str, Any], ...] = field(default=(), metadata=DERIVED)
     same_edges: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
+    dimensions: int = field(default=0, metadata=DERIVED)
 
     @property
     def identity(self) -> dict[str, str]:

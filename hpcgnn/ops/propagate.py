@@ -23,46 +23,8 @@ from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed
 from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax
+from hpcgnn.ops.row_functions import captured_parameters, gradients
 from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
-
-
-def captured_parameters(
-    function: Callable[..., Any], inputs: Sequence[torch.Tensor]
-) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
-    """(the result of `function` for no rows, the leaf tensors with requires_grad that it uses and that are no inputs).
-
-    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
-    was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
-    """
-    leaves = [x.detach()[:0].requires_grad_(x.is_floating_point()) for x in inputs]
-    with torch.enable_grad():
-        first = torch.ones((), requires_grad=True).clone().grad_fn
-        assert first is not None, "the clone of a leaf has a node"
-        before = first._sequence_nr()
-        with torch.random.fork_rng(devices=[]):
-            result = function(*leaves)
-    outputs = result if isinstance(result, tuple) else (result,)
-    if not all(isinstance(x, torch.Tensor) for x in outputs):
-        raise ValueError(f"propagate: expected tensors from the message function, got {type(result).__name__}")
-    found, seen, todo = {}, set(), [x.grad_fn for x in outputs if x.grad_fn is not None]
-    known = {id(x) for x in leaves}
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            if id(node.variable) not in known:
-                found[id(node.variable)] = node.variable
-            continue
-        if node._sequence_nr() < before:
-            raise ValueError(
-                f"propagate: the message function uses a tensor that was computed outside of it (by {node.name()}); "
-                "compute it inside from the parameters, or give it as x_src, x_dst or edge"
-            )
-        todo += [following for following, _ in node.next_functions if following is not None]
-    detached = tuple(x.detach() for x in outputs)
-    return detached if isinstance(result, tuple) else detached[0], tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -99,9 +61,7 @@ class Rule:
                 f"propagate: expected reduce to be of {', '.join(REDUCERS)}, or softmax alone, got {self.reduce!r}"
             )
         if not isinstance(message, torch.Tensor) or message.dim() != 2:
-            raise ValueError(
-                f"propagate: expected messages of shape (E, F) from the message function, got {_shape(message)}"
-            )
+            raise ValueError(f"expected messages of shape (E, F) from the message function, got {_shape(message)}")
         reducers = [REDUCERS[name](rows, message) for name in names] or [Each(rows, message)]
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 
@@ -238,31 +198,10 @@ def _take(
     return taken
 
 
-class _Weighed(torch.autograd.Function):
-    """A number whose gradients are the given ones: torch loads SymPy where it is given gradients itself."""
-
-    @staticmethod
-    def forward(ctx: Any, given: list[torch.Tensor], *outputs: torch.Tensor) -> torch.Tensor:
-        ctx.given = given
-        return outputs[0].new_zeros(())
-
-    @staticmethod
-    def backward(ctx: Any, one: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return None, *ctx.given
-
-
 def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The gradients of `asked`: zeros where the message does not depend on one."""
+    """The gradients of `asked`."""
     outputs = message if isinstance(message, tuple) else (message,)
     with torch.no_grad():
         detached: Any = tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach()
         given = reducer.gradient(tile, detached)
-    pairs = [
-        (x, g) for x, g in zip(outputs, given if isinstance(given, tuple) else (given,), strict=True) if x.requires_grad
-    ]
-    if not pairs or not asked:
-        return [torch.zeros_like(x) for x in asked]
-    with torch.enable_grad():
-        number = _Weighed.apply([g for _, g in pairs], *(x for x, _ in pairs))
-    found = torch.autograd.grad(number, asked, allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
+    return gradients(outputs, given if isinstance(given, tuple) else (given,), asked)

@@ -1,1 +1,3 @@
-"""Meshes: fields of the nodes at many times, learned on one graph. See docs/formats.md for their snapshots."""
+"""Meshes: fields on the nodes of one graph at many times (`--task fields`), and models that read positions. See
+docs/meshes.md.
+"""

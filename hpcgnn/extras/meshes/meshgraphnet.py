@@ -1,0 +1,179 @@
+"""MeshGraphNets (Pfaff et al., ICLR'21, arXiv 2010.03409): an encoder, processors on nodes and edges, a decoder.
+
+    e'_ij = e_ij + MLP([x_j, x_i, e_ij])        x'_i = x_i + MLP([x_i, Σ_j e'_ij])        of an edge j -> i
+
+The edges begin with Δ = p_j − p_i of positions, |Δ|, and the file's features of edges where there are any. The first
+product of an edge is split: those of x_j and x_i are made once for a node. So a halo row costs `hidden` numbers
+forwards, twice as many backwards. The rows of edges never travel: a rank has all in-edges of its nodes. Of a layer they
+are kept once; hidden rows exist for a tile.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from hpcgnn.nn.entry import ModelEntry
+from hpcgnn.nn.graph import Graph
+from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.model import Activation, Model
+from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.row_functions import map_rows
+from hpcgnn.option_fields import flag, option
+from hpcgnn.options.model import ModelConfig
+from hpcgnn.plan.run_plan import RunPlan
+from hpcgnn.schedules.base import CHANGING_EDGES
+from hpcgnn.traits import LayerTraits
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": functional.relu,
+    "elu": functional.elu,
+    "gelu": functional.gelu,
+    "silu": functional.silu,
+    "tanh": torch.tanh,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeshGraphNetConfig(ModelConfig):
+    """The options of the model's perceptrons."""
+
+    mlp_layers: int = option(
+        2, "meshgraphnet: hidden layers of each perceptron", least=1, by_model=True, on_resume="same"
+    )
+    activation: str = option(
+        "relu",
+        "meshgraphnet: activation of the perceptrons",
+        choices=tuple(ACTIVATIONS),
+        by_model=True,
+        on_resume="same",
+    )
+
+
+class Perceptron(nn.Module):
+    """Linear maps with an activation in between, and layer norm at the end, if `norm`. d_in: of all parts together."""
+
+    def __init__(self, d_in: int, d_out: int, spec: ModelSpec, norm: bool = True) -> None:
+        super().__init__()
+        options = cast(MeshGraphNetConfig, spec.options)
+        widths = [d_in, *[options.hidden] * options.mlp_layers, d_out]
+        self.linears = nn.ModuleList(Linear(a, b, dtype=spec.dtype) for a, b in itertools.pairwise(widths))
+        self.norm = nn.LayerNorm(d_out, dtype=spec.dtype) if norm else None
+        self.activation = ACTIVATIONS[options.activation]
+
+    @property
+    def first(self) -> Any:
+        """The first map, whose rows of weights are those of the parts."""
+        return self.linears[0]
+
+    def rest(self, x: torch.Tensor) -> torch.Tensor:
+        """What comes behind the first map."""
+        for linear in self.linears[1:]:
+            x = linear(self.activation(x))
+        return x if self.norm is None else self.norm(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.rest(self.first(x))
+
+
+class Processor(nn.Module):
+    """A layer: forward(graph, x (n_p, hidden), e (E_p, hidden)) -> (x', e'). Collective.
+
+    Weights of the first maps are of the source, the destination and the edge, and of the node and the sum.
+    """
+
+    traits = LayerTraits(edges=("all",))
+    last_biases = ()
+
+    def __init__(self, spec: ModelSpec) -> None:
+        super().__init__()
+        self.width = width = spec.options.hidden
+        self.edge, self.node = Perceptron(3 * width, width, spec), Perceptron(2 * width, width, spec)
+
+    def forward(self, graph: Graph, x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        source, target, _ = self.edge.first.weight.split(self.width)
+        x_dst = torch.addmm(self.edge.first.bias, x, target)
+        e = graph.update_edges(self._edge, x_src=x @ source, x_dst=x_dst, edge=e)
+        return map_rows(self._node, x, graph.sum_edges(e)), e
+
+    def _edge(self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+        product = torch.addmm(source + target, edge, self.edge.first.weight[2 * self.width :])
+        return edge + self.edge.rest(product)
+
+    def _node(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x + self.node(torch.cat([x, y], 1))
+
+
+class MeshGraphNet(Model):
+    """forward(graph) -> (n_p, C). Collective."""
+
+    def __init__(self, layer: type[Processor], spec: ModelSpec) -> None:
+        width, layers = spec.options.hidden, spec.options.layers
+        # Others than a layer's norms are unknown to the model.
+        plain = replace(spec, options=replace(spec.options, norm="none", residual=False))
+        super().__init__(plain, [layer(spec) for _ in range(layers)], [width] * layers)
+        self.node_encoder = Perceptron(spec.d_in, width, spec)
+        self.edge_encoder = Perceptron(spec.dimensions + 1 + spec.edge_features, width, spec)
+        self.decoder = Perceptron(width, spec.classes, spec, norm=False)
+
+    def forward(self, whole: Graph) -> torch.Tensor:
+        first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))
+        x = map_rows(self.node_encoder.rest, first)
+        e = map_rows(self.edge_encoder, whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
+        for conv in self.convs:
+            x, e = conv(whole, x, e)
+        return map_rows(self.decoder, x)
+
+    @property
+    def prunable_layers(self) -> int:
+        return 0
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+
+def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
+    """Δ, |Δ| and the features of each in-edge: (E_p, D + 1 + F_e). Collective."""
+    position = graph.position
+    features = graph.edge_features
+    if features is None:
+        features = torch.empty(int(graph.in_degree.sum()), 0, dtype=dtype)
+
+    def of_ends(source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+        apart = source - target
+        return torch.cat([apart.to(dtype), apart.norm(dim=1, keepdim=True).to(dtype), edge], 1)
+
+    return graph.update_edges(of_ends, x_src=position, x_dst=position, edge=features)
+
+
+MODEL = ModelEntry(lambda spec: Processor, ("hidden", "mlp_layers", "activation"), MeshGraphNet)
+
+
+def rule(of: RunPlan) -> Iterator[str]:
+    """Options that the model has no use for."""
+    config = of.config
+    given = {
+        f"--schedule {config.schedule.schedule}": not of.schedule.exact_epochs,
+        f"--dropout {config.model.dropout}": config.model.dropout not in (0.0, ModelConfig().dropout),
+        "--inductive": config.data.inductive,
+        **{flag(name): each.applies(config) for name, each in CHANGING_EDGES.items()},
+    }
+    for name in (name for name, used in given.items() if used and of.model is MODEL):
+        yield (
+            f"{name} is not for --model {config.model.model}, which keeps inputs of all edges and drops nothing; leave "
+            "it out"
+        )
+
+
+def needs_positions(of: RunPlan) -> Iterator[str]:
+    """Graphs without positions."""
+    if of.model is MODEL and not of.spec.dimensions:
+        yield (
+            f"--model {of.config.model.model} reads positions of nodes: expected a graph file with /nodes/position, "
+            f"got {of.config.data.graph}; import the graph with positions"
+        )

@@ -1,0 +1,120 @@
+"""Functions of rows that autograd differentiates, some rows at a time: the parameters that they use, their gradients.
+
+`map_rows` makes rows from rows of the same number. Only its inputs are kept: what the function makes on the way exists
+for a tile, and is made again for the gradient.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hpcgnn.ops.operator_context import differentiable
+from hpcgnn.ops.row_tiles import row_tiles
+
+
+def captured_parameters(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor | tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+    """(the result of `function` for no rows, the leaf tensors with requires_grad that it uses and that are no inputs).
+
+    inputs: tensors (n, …); only their widths and dtypes matter. Raises ValueError if the function uses a tensor that
+    was computed from parameters outside of it: its gradient would have to be carried on once for every tile.
+    """
+    leaves = [x.detach()[:0].requires_grad_(x.is_floating_point()) for x in inputs]
+    with torch.enable_grad():
+        first = torch.ones((), requires_grad=True).clone().grad_fn
+        assert first is not None, "the clone of a leaf has a node"
+        before = first._sequence_nr()
+        with torch.random.fork_rng(devices=[]):
+            result = function(*leaves)
+    outputs = result if isinstance(result, tuple) else (result,)
+    if not all(isinstance(x, torch.Tensor) for x in outputs):
+        raise ValueError(f"expected tensors from the function of rows, got {type(result).__name__}")
+    found, seen, todo = {}, set(), [x.grad_fn for x in outputs if x.grad_fn is not None]
+    known = {id(x) for x in leaves}
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            if id(node.variable) not in known:
+                found[id(node.variable)] = node.variable
+            continue
+        if node._sequence_nr() < before:
+            raise ValueError(
+                f"the function of rows uses a tensor that was computed outside of it (by {node.name()}); compute it "
+                "inside from the parameters, or give it as rows"
+            )
+        todo += [following for following, _ in node.next_functions if following is not None]
+    detached = tuple(x.detach() for x in outputs)
+    return detached if isinstance(result, tuple) else detached[0], tuple(found.values())
+
+
+class _Weighed(torch.autograd.Function):
+    """A number whose gradients are the given ones: torch loads SymPy where it is given gradients itself."""
+
+    @staticmethod
+    def forward(ctx: Any, given: list[torch.Tensor], *outputs: torch.Tensor) -> torch.Tensor:
+        ctx.given = given
+        return outputs[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, one: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.given
+
+
+def gradients(
+    outputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor], asked: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """The gradients of `asked` from the given ones of outputs: zeros where these do not depend on one."""
+    pairs = [(x, g) for x, g in zip(outputs, given, strict=True) if x.requires_grad]
+    if not pairs or not asked:
+        return [torch.zeros_like(x) for x in asked]
+    with torch.enable_grad():
+        number = _Weighed.apply([g for _, g in pairs], *(x for x, _ in pairs))
+    found = torch.autograd.grad(number, asked, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
+
+
+def map_rows(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+    """function(*inputs): (n, F) from inputs (n, …), differentiably, where a row of it depends on its own rows alone.
+
+    Raises ValueError if the function uses a tensor that was computed from parameters outside of it.
+    """
+    example, parameters = captured_parameters(function, inputs)
+    assert isinstance(example, torch.Tensor), "the function makes one matrix"
+    return differentiable(_RowMap(function, len(inputs), example), *inputs, *parameters)
+
+
+@dataclass(frozen=True)
+class _RowMap:
+    """example: the result for no rows."""
+
+    function: Callable[..., torch.Tensor]
+    given: int
+    example: torch.Tensor
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """See `differentiable`."""
+        inputs, n = tensors[: self.given], len(tensors[0])
+        y = self.example.new_empty(n, *self.example.shape[1:])
+        for rows in row_tiles(n):
+            y[rows] = self.function(*(x[rows] for x in inputs))
+        return y, tensors
+
+    def backward(self, gy: torch.Tensor, wanted: Sequence[bool], *tensors: torch.Tensor) -> list[torch.Tensor | None]:
+        """See `differentiable`."""
+        sums = [torch.zeros_like(x) if w else None for x, w in zip(tensors, wanted, strict=True)]
+        for rows in row_tiles(len(tensors[0])):
+            leaves = [x[rows].detach().requires_grad_(w) for x, w in zip(tensors[: self.given], wanted, strict=False)]
+            with torch.enable_grad():
+                y = self.function(*leaves)
+            both = [*leaves, *tensors[self.given :]]
+            found = gradients([y], [gy[rows]], [x for x, w in zip(both, wanted, strict=True) if w])
+            totals = [(number, total) for number, total in enumerate(sums) if total is not None]
+            for (number, total), g in zip(totals, found, strict=True):
+                (total[rows] if number < self.given else total).add_(g)
+        return sums
