@@ -53,10 +53,15 @@ class EdgeTile:
         """int32 (E,): the own row that each edge belongs to."""
         return torch.repeat_interleave(self.rows, torch.diff(self.indptr))
 
-    @property
-    def at(self) -> torch.Tensor:
-        """int64 (E,): `places`, of blocks that number their edges, as those do where rows of edges are read or made."""
+    @cached_property
+    def at(self) -> torch.Tensor | slice:
+        """`places` as an index, of blocks that number their edges, as those do where rows of edges are read or made: a
+        slice where they follow each other, else int64 (E,).
+        """
         assert self.places is not None, "the edges are numbered"
+        first, last = int(self.places[0]), int(self.places[-1]) + 1
+        if last - first == len(self.places) and bool((self.places[1:] > self.places[:-1]).all()):
+            return slice(first, last)
         return self.places.long()
 
     @cached_property

@@ -192,7 +192,7 @@ def _take(
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
     taken = [picked(part.rows, tile.sources)]
     if x_dst is not None:
-        taken.append(x_dst[tile.owner])
+        taken.append(picked(x_dst, tile.owner))
     if edge is not None:
         taken.append(edge[tile.at])
     return taken

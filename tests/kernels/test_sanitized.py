@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 # Loading and the choice of a path are not what is tested; widths and edges by the thousand only repeat.
 TESTS = ["test_attention.py", "test_between.py", "test_gather.py", "test_multiply.py", "test_loss.py", "test_narrow.py"]
 TESTS += ["test_pack_and_check.py", "test_projection.py", "test_random.py", "test_add_rows.py", "test_row_rules.py"]
-TESTS += ["test_tables.py", "test_matching.py"]
+TESTS += ["test_tables.py", "test_matching.py", "test_chain.py"]
 TOO_LONG = "not 1900 and not 14500 and not many_hubs"
 
 # A kernel that is given a column that is not there, past the checks of the public function.

@@ -17,8 +17,8 @@ KERNELS = {id(each): each for module in MODULES for each in vars(module).values(
 IDS = [f"{each.name}-{k}" for k, each in enumerate(KERNELS.values())]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=IDS)
 # Products of other types and of the baseline are torch's alone, and matchings are many (test_multiply.py,
-# test_projection.py, test_matching.py).
-ELSEWHERE = ("multiply", "project", "project_backward", "match")
+# test_projection.py, test_chain.py, test_matching.py).
+ELSEWHERE = ("multiply", "project", "project_backward", "chain_forward", "chain_backward", "match")
 IN_TORCH = [each for each in KERNELS.values() if each._body is not None and each.name not in ELSEWHERE]
 every_kernel_of_torch = pytest.mark.parametrize("kernel", IN_TORCH, ids=[each.name for each in IN_TORCH])
 #: Of what is summed in another order, or by another exponential.

@@ -8,19 +8,17 @@ forwards, twice as many backwards. The rows of edges never travel: a rank has al
 are kept once; hidden rows exist for a tile.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
-from torch.nn import functional
 
+from hpcgnn.extras.meshes.perceptron import ACTIVATIONS, Perceptron
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.model import Activation, Model
+from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.row_functions import map_rows
 from hpcgnn.option_fields import flag, option
@@ -28,14 +26,6 @@ from hpcgnn.options.model import ModelConfig
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.schedules.base import CHANGING_EDGES
 from hpcgnn.traits import LayerTraits
-
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": functional.relu,
-    "elu": functional.elu,
-    "gelu": functional.gelu,
-    "silu": functional.silu,
-    "tanh": torch.tanh,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,30 +44,11 @@ class MeshGraphNetConfig(ModelConfig):
     )
 
 
-class Perceptron(nn.Module):
-    """Linear maps with an activation in between, and layer norm at the end, if `norm`. d_in: of all parts together."""
-
-    def __init__(self, d_in: int, d_out: int, spec: ModelSpec, norm: bool = True) -> None:
-        super().__init__()
-        options = cast(MeshGraphNetConfig, spec.options)
-        widths = [d_in, *[options.hidden] * options.mlp_layers, d_out]
-        self.linears = nn.ModuleList(Linear(a, b, dtype=spec.dtype) for a, b in itertools.pairwise(widths))
-        self.norm = nn.LayerNorm(d_out, dtype=spec.dtype) if norm else None
-        self.activation = ACTIVATIONS[options.activation]
-
-    @property
-    def first(self) -> Any:
-        """The first map, whose rows of weights are those of the parts."""
-        return self.linears[0]
-
-    def rest(self, x: torch.Tensor) -> torch.Tensor:
-        """What comes behind the first map."""
-        for linear in self.linears[1:]:
-            x = linear(self.activation(x))
-        return x if self.norm is None else self.norm(x)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.rest(self.first(x))
+def perceptron(spec: ModelSpec, d_in: int, d_out: int, norm: bool = True) -> Perceptron:
+    """A Perceptron of the model. d_in: of all parts together."""
+    options = cast(MeshGraphNetConfig, spec.options)
+    widths = [d_in, *[options.hidden] * options.mlp_layers, d_out]
+    return Perceptron(widths, options.activation, spec.dtype, norm)
 
 
 class Processor(nn.Module):
@@ -92,7 +63,7 @@ class Processor(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.width = width = spec.options.hidden
-        self.edge, self.node = Perceptron(3 * width, width, spec), Perceptron(2 * width, width, spec)
+        self.edge, self.node = perceptron(spec, 3 * width, width), perceptron(spec, 2 * width, width)
 
     def forward(self, graph: Graph, x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         source, target, _ = self.edge.first.weight.split(self.width)
@@ -116,9 +87,9 @@ class MeshGraphNet(Model):
         # Others than a layer's norms are unknown to the model.
         plain = replace(spec, options=replace(spec.options, norm="none", residual=False))
         super().__init__(plain, [layer(spec) for _ in range(layers)], [width] * layers)
-        self.node_encoder = Perceptron(spec.d_in, width, spec)
-        self.edge_encoder = Perceptron(spec.dimensions + 1 + spec.edge_features, width, spec)
-        self.decoder = Perceptron(width, spec.classes, spec, norm=False)
+        self.node_encoder = perceptron(spec, spec.d_in, width)
+        self.edge_encoder = perceptron(spec, spec.dimensions + 1 + spec.edge_features, width)
+        self.decoder = perceptron(spec, width, spec.classes, norm=False)
 
     def forward(self, whole: Graph) -> torch.Tensor:
         first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))

@@ -196,6 +196,27 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
+/* A chain of square maps with an activation before each. */
+typedef struct {
+    const float *z;             /* forwards: (rows, width) */
+    float *y;                   /* forwards: (rows, width) */
+    float *kept;                /* (maps * rows, width): what the activations have made, of one map after the other; forwards or NULL */
+    const float *weights;       /* (maps * width, width) */
+    const float *biases;        /* forwards: (maps * width) */
+    const float *gy;            /* backwards: (rows, width); so is the next */
+    float *gz;
+    float *g_weights;           /* backwards: as weights, added to; so is the next */
+    float *g_biases;
+    int64_t rows;
+    int64_t width;              /* a multiple of HG_PANEL, 16 */
+    int64_t maps;
+    int64_t z_stride;
+    int64_t y_stride;
+    int64_t gy_stride;
+    int64_t gz_stride;
+    int32_t elu;                /* ELU, else ReLU */
+} hg_chain_args;
+
 /* A convolution of a layer, of consecutive rows: y = aggregate W_n + x W_s + bias (ops/convolve.py). Rows of x and y are of
  * HG_F32 or HG_BF16, all else is float32. */
 typedef struct {
@@ -326,6 +347,10 @@ HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_ar
 /* projection.c */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a);
 HG_EXPORT int hg_project_backward(int path, int num_threads, const hg_projection_args *a);
+
+/* chain.c */
+HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a);
+HG_EXPORT int hg_chain_backward(int path, int num_threads, const hg_chain_args *a);
 
 /* convolution.c */
 HG_EXPORT int hg_convolve(int path, int num_threads, const hg_convolution_args *a);
