@@ -298,7 +298,7 @@ class Graph:
         *,
         x_src: SparseRows | Input,
         x_dst: torch.Tensor | None = None,
-        edge: torch.Tensor,
+        edge: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """New rows (E_p, F) of the owned nodes' in-edges, from those at their ends and their own. Differentiable,
         collective.
@@ -315,6 +315,9 @@ class Graph:
             ValueError: an argument does not fit.
         """
         self._check_edges("update_edges", edge)
+        if edge is None:  # the result has a row for each edge in any case
+            given, function = function, lambda *rows: given(*rows[:-1])
+            edge = _dense(x_src).new_empty(self._edges.count, 0)
         return self.operator(Messages())(Rule(function, None, self._seed()), _dense(x_src), x_dst, edge)
 
     def sum_edges(self, edge: torch.Tensor) -> torch.Tensor:

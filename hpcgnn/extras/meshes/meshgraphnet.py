@@ -110,16 +110,12 @@ class MeshGraphNet(Model):
 
 def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
     """Δ, |Δ| and the features of each in-edge: (E_p, D + 1 + F_e). Collective."""
-    position = graph.position
-    features = graph.edge_features
-    if features is None:
-        features = torch.empty(int(graph.in_degree.sum()), 0, dtype=dtype)
 
-    def of_ends(source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
+    def of_ends(source: torch.Tensor, target: torch.Tensor, *features: torch.Tensor) -> torch.Tensor:
         apart = source - target
-        return torch.cat([apart.to(dtype), apart.norm(dim=1, keepdim=True).to(dtype), edge], 1)
+        return torch.cat([apart.to(dtype), apart.norm(dim=1, keepdim=True).to(dtype), *features], 1)
 
-    return graph.update_edges(of_ends, x_src=position, x_dst=position, edge=features)
+    return graph.update_edges(of_ends, x_src=graph.position, x_dst=graph.position, edge=graph.edge_features)
 
 
 MODEL = ModelEntry(lambda spec: Processor, ("hidden", "mlp_layers", "activation"), MeshGraphNet)

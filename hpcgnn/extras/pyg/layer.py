@@ -8,6 +8,7 @@ A layer is served in one of three ways. Four layers with a softmax or a norm of 
 (rules.py). If messages are made edge by edge, and reduced by a sum or the like, they stream: `Graph.propagate`
 makes them from rows that stream past, and again for the gradient. All others see the messages of all in-edges of a rank
 at once, as in PyG, if `keep_messages` allows this memory. What depends on the rows of all nodes is refused.
+An `edge_updater`, and MetaLayer's model of edges, that treats each edge alone streams likewise: `Graph.update_edges`.
 """
 
 import contextlib
@@ -22,7 +23,15 @@ from torch import nn
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.pyg.edges import SpreadEdges, refuse
-from hpcgnn.extras.pyg.messages import OF_EDGES, Values, called, kept_messages, streamed_messages, under_way
+from hpcgnn.extras.pyg.messages import (
+    OF_EDGES,
+    Values,
+    called,
+    kept_messages,
+    streamed_messages,
+    streamed_update,
+    under_way,
+)
 from hpcgnn.extras.pyg.rules import RULES
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.norm import BatchNorm
@@ -68,7 +77,8 @@ class PygLayer(nn.Module):
     def __init__(self, layer: nn.Module, number: int = 0, keep_messages: bool = False) -> None:
         super().__init__()
         parts = [each for each in layer.modules() if _base(each) is not None]
-        if not parts:
+        self._meta = [each for each in layer.modules() if _is_meta(each)]
+        if not parts and not self._meta:
             raise ConfigError(f"from_pyg_layer: expected a MessagePassing layer of PyG, got {type(layer).__name__}")
         names = inspect.signature(layer.forward).parameters
         self._edges = next((name for name in ("edge_index", "adj_t", "adj") if name in names), "")
@@ -86,6 +96,8 @@ class PygLayer(nn.Module):
         with contextlib.ExitStack() as stack:
             for part in self._parts:
                 stack.enter_context(part.on(graph))
+            for meta in self._meta:
+                stack.enter_context(_replaced(meta, forward=partial(_meta_forward, meta)))
             for norm in (each for each in self.layer.modules() if isinstance(each, nn.modules.batchnorm._BatchNorm)):
                 stack.enter_context(_replaced(norm, forward=partial(_normalise, norm, graph)))
             return self.layer(x, **{self._edges: SpreadEdges.of(graph, self.keep_messages)}, **edges)
@@ -94,6 +106,31 @@ class PygLayer(nn.Module):
 def _base(layer: nn.Module) -> type[Any] | None:
     """PyG's MessagePassing, if the layer is one."""
     return next((each for each in type(layer).__mro__ if each.__name__ == "MessagePassing"), None)
+
+
+def _is_meta(layer: Any) -> bool:
+    """Whether it is PyG's MetaLayer. Raises ConfigError for one with a model of the whole graph."""
+    meta = any(each.__name__ == "MetaLayer" for each in type(layer).__mro__)
+    if meta and layer.global_model is not None:
+        refuse(layer, "its global_model reads the rows of all nodes", "make it without")
+    return meta
+
+
+def _meta_forward(
+    layer: Any, x: torch.Tensor, edge_index: SpreadEdges, edge_attr: Any = None, u: Any = None, batch: Any = None
+) -> tuple[torch.Tensor, Any, Any]:
+    """MetaLayer.forward, whose edge_model makes the edges one by one while rows stream by."""
+    if layer.edge_model is not None:
+        if u is not None or batch is not None or edge_index.place is not None:
+            refuse(layer, "its edge_model gets more than an edge and its ends", "expected u=None and batch=None")
+
+        def of_edges(source: torch.Tensor, target: torch.Tensor, *edge: torch.Tensor) -> Any:
+            return layer.edge_model(source, target, edge[0] if edge else None, u, batch)
+
+        edge_attr = edge_index.graph.update_edges(of_edges, x_src=x, x_dst=x, edge=edge_attr)
+    if layer.node_model is not None:
+        x = layer.node_model(x, edge_index, edge_attr, u, batch)
+    return x, edge_attr, u
 
 
 @contextlib.contextmanager
@@ -205,9 +242,15 @@ class _LayerPart:
         def edge_updater(edge_index: Any, size: Any = None, **given: Any) -> Any:
             if isinstance(edge_index, _Unread):
                 return _Later(given)
+            edges = self._checked(edge_index, graph)
+            reason = _together(self.layer.edge_update)
+            if not reason and edges.place is not None:
+                reason = "it updates edges that it has added or removed"
+            if not reason:
+                return streamed_update(self.layer, edges, given)
             if not self.keep:
-                refuse(self.layer, "its edge_updater looks at the edges of a node together", _KEEP)
-            return called(self.layer.edge_update, (), Values(self.layer, self._checked(edge_index, graph), given))
+                refuse(self.layer, reason, _KEEP)
+            return called(self.layer.edge_update, (), Values(self.layer, edges, given))
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             names = list(inspect.signature(type(self.layer).forward).parameters)[1:]
@@ -236,14 +279,20 @@ def _of_messages(name: str) -> bool:
     return name.startswith(("_propagate", "_message", "_aggregate", "_edge_update"))
 
 
+def _together(method: Any) -> str:
+    """Why a layer's message() or edge_update() is not made edge by edge, or ''."""
+    taken = sorted(OF_EDGES & set(inspect.signature(method).parameters))
+    return f"its {method.__name__}() takes {taken[0]}, which is of all edges of a node together" if taken else ""
+
+
 def _reduce(layer: Any) -> tuple[Any, str]:
     """(name of the layer's aggregation in `Graph.propagate`, why its messages cannot stream or '')."""
     base: Any = _base(layer)
     for name in ("aggregate", "update"):
         if getattr(type(layer), name) is not getattr(base, name):
             return None, f"it has its own {name}()"
-    if taken := sorted(OF_EDGES & set(inspect.signature(layer.message).parameters)):
-        return None, f"its message() takes {taken[0]}, which is of all edges of a node together"
+    if reason := _together(layer.message):
+        return None, reason
     module = layer.aggr_module
     kind = type(module).__name__
     if kind == "SoftmaxAggregation" and not module.semi_grad:

@@ -119,9 +119,31 @@ def kept_messages(layer: Any, edges: SpreadEdges, given: Mapping[str, Any]) -> t
 
 def streamed_messages(layer: Any, edges: SpreadEdges, reduce: Any, given: Mapping[str, Any]) -> torch.Tensor:
     """`propagate` of a layer whose message is made edge by edge."""
+    message, rows, shape = _of_edge(layer, layer.message, edges, given)
+    y = _reduced(edges, reduce, message, rows)
+    if len(shape) == 1:
+        return y
+    if not isinstance(reduce, str):
+        refuse(layer, "several aggregations of messages that are no vectors", "expected one, or messages (E, F)")
+    return _rows_back(layer, y.view(len(y), *shape))
+
+
+def streamed_update(layer: Any, edges: SpreadEdges, given: Mapping[str, Any]) -> torch.Tensor:
+    """`edge_updater` of a layer whose edges are updated one by one: (E_p, …)."""
+    update, rows, shape = _of_edge(layer, layer.edge_update, edges, given)
+    y = streamed(edges.graph, update, None, rows["_j"], rows["_i"], rows[""])
+    return y.view(len(y), *shape)
+
+
+def _of_edge(
+    layer: Any, method: Callable[..., Any], edges: SpreadEdges, given: Mapping[str, Any]
+) -> tuple[Callable[[dict[str, Any]], Any], dict[str, dict[str, torch.Tensor]], list[Any]]:
+    """(the method as a function of rows by name, the rows by `_reduced`, the shape of its result of an edge, which is
+    known after a call).
+    """
     values, fixed = Values(layer, edges, given), {}
     rows: dict[str, dict[str, torch.Tensor]] = {"_j": {}, "_i": {}, "": {}}
-    for parameter in inspect.signature(layer.message).parameters.values():
+    for parameter in inspect.signature(method).parameters.values():
         if not _wanted(parameter, values):
             continue
         name = parameter.name
@@ -141,17 +163,13 @@ def streamed_messages(layer: Any, edges: SpreadEdges, reduce: Any, given: Mappin
         }
         ends = {name: each if name in rows[""] else _rows_back(layer, each) for name, each in ends.items()}
         with _of_message(layer):
-            made = _rows_first(layer, layer.message(**ends, **fixed))
+            made = method(**ends, **fixed)
+            made = _rows_first(layer, made) if method.__name__ == "message" else made
         made = made[:0] if none else made
         shape[:] = made.shape[1:]
         return matrix(made)
 
-    y = _reduced(edges, reduce, message, rows)
-    if len(shape) == 1:
-        return y
-    if not isinstance(reduce, str):
-        refuse(layer, "several aggregations of messages that are no vectors", "expected one, or messages (E, F)")
-    return _rows_back(layer, y.view(len(y), *shape))
+    return message, rows, shape
 
 
 def _reduced(

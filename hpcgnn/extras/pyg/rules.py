@@ -43,7 +43,9 @@ def streamed(
     edge: Mapping[str, torch.Tensor],
     **options: Any,
 ) -> torch.Tensor:
-    """`Graph.propagate` of a message of named rows {name: (E, …)} of the sources, the destinations and the edges."""
+    """`Graph.propagate` of a message of named rows {name: (E, …)} of the sources, the destinations and the edges, or
+    `Graph.update_edges` if nothing reduces them.
+    """
     dtype = next(iter((*source.values(), *target.values()))).dtype
     if not source:  # something must travel, or no edge would be seen
         source = {"": next(iter(target.values()))[:, :1]}
@@ -56,7 +58,9 @@ def streamed(
 
     src, dst, edges = (each.rows for each in columns)
     assert src is not None, "there is always something of the sources"
-    return graph.propagate(of_rows, reduce or "sum", x_src=src, x_dst=dst, edge=edges, **options)
+    if reduce is None:
+        return graph.update_edges(of_rows, x_src=src, x_dst=dst, edge=edges)
+    return graph.propagate(of_rows, reduce, x_src=src, x_dst=dst, edge=edges, **options)
 
 
 def _gcn(layer: Any, number: int, graph: Graph, given: Mapping[str, Any]) -> torch.Tensor:

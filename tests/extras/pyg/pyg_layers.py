@@ -12,6 +12,7 @@ import torch
 import torch_geometric.nn as pyg
 import torch_geometric.nn.conv as convs
 from mpi.gathering import whole
+from torch_geometric.utils import scatter
 
 from hpcgnn.errors import ConfigError
 from hpcgnn.extras.pyg import from_pyg_layer
@@ -101,6 +102,46 @@ class OfBothEnds(pyg.MessagePassing):
         return ((x_j * self.weight).sum(1) + other_i) * edge_attr
 
 
+class UpdatesEdges(pyg.MessagePassing):
+    """Edges are updated one by one before the messages."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(EDGE, 2, WIDTH))
+
+    def forward(self, x, edge_index, edge_attr):
+        return self.propagate(edge_index, x=x, e=self.edge_updater(edge_index, x=x, edge_attr=edge_attr))
+
+    def edge_update(self, x_j, x_i, edge_attr):
+        return torch.tanh(x_j - x_i)[:, None] * torch.einsum("ek,khw->ehw", edge_attr, self.weight)
+
+    def message(self, x_j, e):
+        return x_j * e[:, 0] + e[:, 1]
+
+
+class UpdatesBoth(torch.nn.Module):
+    """PyG's MetaLayer with a model of edges and one of nodes."""
+
+    def __init__(self):
+        super().__init__()
+        self.edges, self.nodes = linear(2 * WIDTH + EDGE), linear(2 * WIDTH)
+        self.meta = pyg.MetaLayer(self.of_edges, self.of_nodes)
+
+    def forward(self, x, edge_index, edge_attr):
+        x, edge_attr, _ = self.meta(x, edge_index, edge_attr)
+        return self.meta(x, edge_index, edge_attr[:, :EDGE])[0]
+
+    def of_edges(self, src, dst, edge_attr, u, batch):
+        return torch.tanh(self.edges(torch.cat([src, dst, edge_attr], 1)))
+
+    def of_nodes(self, x, edge_index, edge_attr, u, batch):
+        _, ends = edge_index
+        return x + self.nodes(torch.cat([x, scatter(edge_attr, ends, 0, len(x))], 1))
+
+
+OWN = {each.__name__: each for each in (OfBothEnds, UpdatesEdges, UpdatesBoth)}
+
+
 def names():
     """All classes of torch_geometric.nn.conv, found in the module."""
     return [name for name in convs.classes if name != "MessagePassing"]
@@ -114,7 +155,7 @@ def every():
 def make(name):
     """The layer in float64, with parameters that are drawn alike everywhere."""
     kind, extra = VARIANTS.get(name, (name, {}))
-    cls, own = getattr(pyg, kind, OfBothEnds), {**MADE.get(kind, {}), **extra}
+    cls, own = OWN.get(kind) or getattr(pyg, kind), {**MADE.get(kind, {}), **extra}
     given = {}
     for each in inspect.signature(cls.__init__).parameters.values():
         if each.name in own:

@@ -54,7 +54,7 @@ _SRC, _DST = np.unique(np.stack([_SMALL.src, _SMALL.dst]), axis=1)
 GRAPHS[PLAIN] = graphs.with_task(replace(_SMALL, name=PLAIN, src=_SRC, dst=_DST))
 # Some with parallel, weighted edges in one direction, and on one of the other graphs; all on the plain one.
 SOME = ["GCNConv, improved", "SAGEConv", "GATConv", "GATConv, edge features and self loops", "GATv2Conv"]
-SOME += ["TransformerConv", "EdgeConv", "OfBothEnds"]
+SOME += ["TransformerConv", "EdgeConv", *pyg_layers.OWN]
 OTHERS = [name for name in GRAPHS if name not in (WEIGHTED, PLAIN)]
 CASES = [(name, each) for at, name in enumerate(SOME) for each in (WEIGHTED, OTHERS[at % len(OTHERS)])]
 CASES += [pytest.param(name, PLAIN, marks=pytest.mark.slow) for name in pyg_layers.every()]
@@ -101,6 +101,7 @@ def test_against_one_process(comm, loaded, request, name, graph_name):
         used = []
         way, why, found = pyg_layers.tried(name, conv, lambda each: (used.append(each), each(share, own, **given))[1])
         reason = why or reason
+    assert way == "streams" or name not in pyg_layers.OWN
     if graph_name == PLAIN:
         assert request.getfixturevalue("rows_of_page").get(name) == (way, reason), "run `python docs/pyg.py`"
     if way in ("streams", "keeps messages"):
@@ -149,7 +150,11 @@ def test_what_does_not_fit_is_refused(loaded):
         (lambda: Odd(lambda edges: torch.cat([edges, LOOP], 1)), {}, "adds edges of its own"),
         (lambda: Odd(lambda edges: LOOP), {}, "something else than the edges of this graph"),
         (lambda: NormalisesMessages(lambda edges: edges), {}, "normalise something else than the rows of nodes"),
-        (lambda: pyg.GATConv(WIDTH, 4, edge_dim=1), {"edge_attr": of_edges}, "edge_updater.*keep_messages=True"),
+        (
+            lambda: pyg.GATConv(WIDTH, 4, edge_dim=1),
+            {"edge_attr": of_edges},
+            r"edge_update\(\) takes.*keep_messages=True",
+        ),
     ):
         conv = from_pyg_layer(make().double())
         with pytest.raises(ConfigError, match=expected):
