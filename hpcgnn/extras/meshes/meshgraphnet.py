@@ -42,6 +42,15 @@ class MeshGraphNetConfig(ModelConfig):
         by_model=True,
         on_resume="same",
     )
+    edge_states: str = option(
+        "updated",
+        "meshgraphnet: edges of a layer are those before it, or encoded ones",
+        details="encoded: each layer begins with the edges as the encoder makes them, as nekRS-ML's Dist-GNN does. One "
+        "matrix of edges is then kept for all layers.",
+        choices=("updated", "encoded"),
+        by_model=True,
+        on_resume="same",
+    )
 
 
 def perceptron(spec: ModelSpec, d_in: int, d_out: int, norm: bool = True) -> Perceptron:
@@ -63,13 +72,18 @@ class Processor(nn.Module):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__()
         self.width = width = spec.options.hidden
+        self.updates = cast(MeshGraphNetConfig, spec.options).edge_states == "updated"
         self.edge, self.node = perceptron(spec, 3 * width, width), perceptron(spec, 2 * width, width)
 
     def forward(self, graph: Graph, x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         source, target, _ = self.edge.first.weight.split(self.width)
         x_dst = torch.addmm(self.edge.first.bias, x, target)
-        e = graph.update_edges(self._edge, x_src=x @ source, x_dst=x_dst, edge=e)
-        return map_rows(self._node, x, graph.sum_edges(e)), e
+        if self.updates:
+            e = graph.update_edges(self._edge, x_src=x @ source, x_dst=x_dst, edge=e)
+            y = graph.sum_edges(e)
+        else:
+            y = graph.propagate(self._edge, "sum", x_src=x @ source, x_dst=x_dst, edge=e)
+        return map_rows(self._node, x, y), e
 
     def _edge(self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
         product = torch.addmm(source + target, edge, self.edge.first.weight[2 * self.width :])
@@ -118,7 +132,7 @@ def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
     return graph.update_edges(of_ends, x_src=graph.position, x_dst=graph.position, edge=graph.edge_features)
 
 
-MODEL = ModelEntry(lambda spec: Processor, ("hidden", "mlp_layers", "activation"), MeshGraphNet)
+MODEL = ModelEntry(lambda spec: Processor, ("hidden", "mlp_layers", "activation", "edge_states"), MeshGraphNet)
 
 
 def rule(of: RunPlan) -> Iterator[str]:

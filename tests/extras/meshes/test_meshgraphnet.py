@@ -20,18 +20,17 @@ from hpcgnn.nn.spec import ModelSpec
 metalayer = pytest.importorskip("torch_geometric.nn.models.meta")
 HIDDEN, CLASSES, DIMENSIONS, F64 = 4, 3, 2, torch.float64
 CASES = [
-    ("random directed", "relu", 2, True),
-    ("random undirected weighted", "elu", 6, False),
-    ("star", "gelu", 1, True),
-    ("no edges", "silu", 2, False),
-    ("random directed", "tanh", 3, False),
+    ("random directed", "relu", 2, True, "updated"),
+    ("random undirected weighted", "elu", 6, False, "updated"),
+    ("star", "gelu", 1, True, "updated"),
+    ("no edges", "silu", 2, False, "updated"),
+    ("random directed", "tanh", 3, False, "updated"),
+    ("random directed", "elu", 2, False, "encoded"),
 ]
 
 
-def spec_of(activation, mlp_layers, features):
-    options = MeshGraphNetConfig(
-        model="meshgraphnet", hidden=HIDDEN, layers=3, activation=activation, mlp_layers=mlp_layers
-    )
+def spec_of(features, **perceptrons):
+    options = MeshGraphNetConfig(model="meshgraphnet", hidden=HIDDEN, layers=3, **perceptrons)
     more = {"dimensions": DIMENSIONS, "edge_features": EDGE * features}
     return ModelSpec(options, d_in=FEATURES, classes=CLASSES, dtype=F64, **more)
 
@@ -47,7 +46,7 @@ class OnRows(torch.nn.Module):
         return self.model(graph.over(replace(graph._local, features=x), graph._halo))
 
 
-def right(p, x, edges, position, activation):
+def right(p, x, edges, position, activation, states):
     """The model as a stack of PyG's MetaLayer. p: parameters by name; edges: (src, dst, rows)."""
     src, dst, rows = edges
 
@@ -74,21 +73,22 @@ def right(p, x, edges, position, activation):
                 x + perceptron(f"{name}.node", torch.cat([x, formulas.summed(e, index[1], len(x))], 1))
             ),
         )
-        x, e, _ = meta(x, torch.stack([src, dst]), e)
+        x, new, _ = meta(x, torch.stack([src, dst]), e)
+        e = new if states == "updated" else e
     return perceptron("decoder", x)
 
 
-@pytest.mark.parametrize("name, activation, mlp_layers, features", CASES)
-def test_against_metalayer(comm, session_path, monkeypatch, name, activation, mlp_layers, features):
+@pytest.mark.parametrize("name, activation, mlp_layers, features, states", CASES)
+def test_against_metalayer(comm, session_path, monkeypatch, name, activation, mlp_layers, features, states):
     monkeypatch.setattr("hpcgnn.ops.row_tiles.EDGE_TILE_BYTES", 1500)
     monkeypatch.setattr("hpcgnn.ops.row_tiles.TILE_ROWS", 32)
     graph, path = GRAPHS[name], written_with_rows(comm, session_path)[name]
-    layer = OnRows(spec_of(activation, mlp_layers, features))
+    layer = OnRows(spec_of(features, activation=activation, mlp_layers=mlp_layers, edge_states=states))
     x, gy = formulas.drawn(layer, graph.num_nodes, FEATURES, CLASSES)
     rows = torch.from_numpy(rows_of(graph).astype(float))[:, : EDGE * features]
     edges = torch.from_numpy(graph.src), torch.from_numpy(graph.dst), rows
     position = torch.from_numpy(np.random.default_rng(6).random((graph.num_nodes, DIMENSIONS)))
-    expected = formulas.Expected(layer, lambda p, x: right(p, x, edges, position, activation), x, gy)
+    expected = formulas.Expected(layer, lambda p, x: right(p, x, edges, position, activation, states), x, gy)
     with GraphFile(path) as file, emulated(comm, comm.rank // 2) as node:
         metis, nodes = maps_of(comm, file)
         for owner, cap, in_place in ((metis, 40, False), (nodes, 7, False), (np.where(metis == 1, 0, metis), 7, True)):
