@@ -154,7 +154,7 @@ def _effect(rules, name, choices):
         rest = [model for model, used in choices["models"].items() if used is not None and name not in used]
         few = len(users) <= len(rest)
         parts.append(("`--model " if few else "any `--model` but `") + "`, `".join(users if few else rest) + "`")
-    needs = [_need(other, allowed(values, choices["schedules"])) for other, values in rules["needs"].items()]
+    needs = [_need(other, allowed(values, choices.get(f"{other}s", {}))) for other, values in rules["needs"].items()]
     return "; ".join([*parts, " or ".join(needs)] if needs else parts)
 
 

@@ -108,8 +108,10 @@ class TaskTraits:
         labels: the task is learned from labels of nodes.
         all_rows: the loss reads outputs of all nodes, not of training nodes alone.
         embeds: the outputs of the model are embeddings of `--hidden` columns, not one column per class.
+        reads_on: the task reads rows of the graph file in every step.
     """
 
     labels: bool = True
     all_rows: bool = False
     embeds: bool = False
+    reads_on: bool = False

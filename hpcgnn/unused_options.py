@@ -51,7 +51,7 @@ def _in_vain(declared: Field[Any], chosen: Mapping[str, Any], choices: Mapping[s
     """Why an option has no effect, or None."""
     name, rules, model, uses = declared.name, declared.metadata, chosen["model"], choices["models"]
     used, schedules = uses.get(model), allowed(rules["schedules"], choices["schedules"])
-    needs = {other: allowed(values, choices["schedules"]) for other, values in rules["needs"].items()}
+    needs = {other: allowed(values, choices.get(f"{other}s", {})) for other, values in rules["needs"].items()}
     if any(chosen[other] in allowed(values, choices.get(f"{other}s", {})) for other, values in rules["also"].items()):
         return None
     if schedules is not None and chosen["schedule"] not in schedules:

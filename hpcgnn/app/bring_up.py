@@ -83,11 +83,12 @@ class BringUp:
 
     def load(self, watch: Watch = unwatched, labelled: bool | None = None) -> LocalGraph:
         """This rank's share. Collective. labelled: whether labels are read; None: as the task needs them."""
-        decided, spec, buffers = self.plan, self.plan.spec, self.buffers
+        decided, spec, buffers, comm = self.plan, self.plan.spec, self.buffers, self.session.comm
+        ranks = comm.size // decided.config.data.replicas
         return load_local_graph(
             self.graph.file,
-            self.graph.clusters,
-            self.session.comm,
+            self.graph.clusters + comm.rank // ranks * ranks,  # the ranks of the own replica
+            comm,
             cap=max(1, buffers.cap(buffers.widest_row)),
             self_loops=decided.config.data.self_loops,
             dtype=spec.dtype,
@@ -100,6 +101,7 @@ class BringUp:
             feature_type=spec.held,
             store=self.memory.features,
             clusters=self.learns and decided.entry.reads_clusters,
+            reads_on=decided.task.reads_on,
         )
 
     def plan_on(self, local: LocalGraph) -> RunPlan:

@@ -16,7 +16,7 @@ DEFAULT_MAPS = "metis", "kaminpar"  # names of what `partition` makes by default
 
 
 def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str, np.ndarray]:
-    """(name, cluster_to_rank int32 (K,), or (n,) for single nodes) for this number of ranks. Collective. Raises
+    """(name, cluster_to_rank int32 (K,), or (n,) for single nodes) for the ranks of a replica. Collective. Raises
     GraphError or ConfigError on all ranks.
 
     Rank 0 chooses for all where all have the same file open; else each rank does, but for a map that is made.
@@ -29,7 +29,7 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
             if made and comm.rank == 0:
                 graph, loads = to_split(file)
                 with comm.heartbeat.computing():
-                    found = _made(file, graph, loads, comm.size, config.run.seed)
+                    found = _made(file, graph, loads, ranks_of_replica(config, comm.size), config.run.seed)
     of_first = comm.broadcast_object((name, 0 if found is None else len(found)))
     if not file.shared and not any(comm.allgather_object(made)):
         assert found is not None, "every rank has found one"
@@ -41,7 +41,19 @@ def choose_map(file: GraphFile, config: Config, comm: Communicator) -> tuple[str
 def map_of_one_process(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray]:
     """Return the result of `choose_map` on the ranks of a job, for a process outside of it."""
     name, found = find_map(file, config, ranks)
+    ranks = ranks_of_replica(config, ranks)
     return name, _made(file, *to_split(file), ranks, config.run.seed) if found is None else found
+
+
+def ranks_of_replica(config: Config, ranks: int) -> int:
+    """How many of a job's ranks have the whole graph together. Raises ConfigError."""
+    replicas = config.data.replicas
+    if ranks % replicas:
+        raise ConfigError(
+            f"--replicas {replicas}: expected a divisor of the number of ranks, which is {ranks}; for a run that goes "
+            "on with other ranks say --replicas 1"
+        )
+    return ranks // replicas
 
 
 def _made(file: GraphFile, graph: Csr, loads: np.ndarray, ranks: int, seed: int) -> np.ndarray:
@@ -95,7 +107,7 @@ def cluster_loads(file: GraphFile, graph: Csr) -> np.ndarray:
 
 
 def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarray | None]:
-    """Find the map for a number of ranks. Not collective.
+    """Find the map for the replicas of a job with so many ranks. Not collective.
 
     Returns:
         (name, cluster_to_rank int32 (K,), or None if the run has to make the map).
@@ -103,7 +115,7 @@ def find_map(file: GraphFile, config: Config, ranks: int) -> tuple[str, np.ndarr
     Raises:
         GraphError, ConfigError: the file has no such map.
     """
-    stored, wanted = file.partitionings(), config.data.partition
+    stored, wanted, ranks = file.partitionings(), config.data.partition, ranks_of_replica(config, ranks)
     fitting = [name for name, numbers in stored.items() if ranks in numbers]
     dealt = wanted in DEALT and wanted not in fitting
     _check_number(file, ranks, wanted if dealt or wanted == "" else "stored")

@@ -70,7 +70,7 @@ class LoadedModel:
         """
         trainer, started = self.trainer, time.perf_counter()
         with torch.no_grad(), trainer.comm.ledger.booked_as("evaluation"):
-            logits = trainer.model(trainer.graph)
+            logits = trainer.evaluator.outputs(trainer.model, trainer.graph)
             for correction in self.corrections:
                 logits = correction.correct(logits, trainer)
         return logits, max(trainer.comm.allgather_object(time.perf_counter() - started))
@@ -110,7 +110,7 @@ def load_trained(
     Raises:
         HpcgnnError: on all ranks, if there is no such model, or it does not fit.
     """
-    comm = session.comm
+    comm, config = session.comm, config.replace(replicas=1)
     with comm.together("looking for a checkpoint"):
         found = str(find_checkpoint(config.run.run_dir).path) if comm.rank == 0 else ""
     path = Path(comm.broadcast_object(found))
@@ -177,6 +177,7 @@ def _as_trained(meta: GraphMeta, config: Config, identity: dict[str, Any], path:
     labels, relational = task_traits(config.task.task).labels, entry.traits().relational
     reads_types, edge_features = relational or model.plugin != "", int(identity.get("edge_features", 0))
     columns = inputs.columns(meta.num_features, meta.num_edge_features, int(identity["classes"]))
+    columns += TASKS[config.task.task].num_columns(config, meta)
     # (what, found, name in the identity, whether the model depends on it)
     wanted = [
         ("features", columns, "d_in", True),

@@ -65,6 +65,11 @@ class PredictRequest:
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
         task = TASKS[config.task.task]
+        if task.traits.reads_on:
+            raise ConfigError(
+                f"{config.run.run_dir} is a run of {task.name} ({task.said}), which has outputs at many times: "
+                "expected a run of another task; `hpcgnn --help` names the command that writes them"
+            )
         for correction in self.corrections:
             correction.check(task.name)
         if self.table is not None:

@@ -92,7 +92,8 @@ def _train(ready: BringUp, plugins: Plugins, run_dir: RunDir | None, stop: StopR
         stop.signalled = False
         return EXIT_STOPPED
     report: dict[str, Any] = {}
-    if epochs.best_state is not None and trainer.plan.task.labels:  # else each evaluation has all metrics
+    task = trainer.plan.task
+    if epochs.best_state is not None and (task.labels or task.reads_on):  # else each evaluation has all metrics
         report = _report_of_best(trainer, epochs.best_state, ready.graph.file.meta.type_names.get("classes", ()))
     ranks = gather_rank_records(trainer)
     with comm.together("writing the results"):

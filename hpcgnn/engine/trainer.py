@@ -93,26 +93,30 @@ class Trainer:
         return learning_rate(epoch - self.stage_begun, self.stage.options)
 
     def step(self, epoch: int) -> float:
-        """Run one epoch of the present stage, with the schedule's number of steps. Returns the mean loss over all
-        training nodes in the last step, or in all steps that compute some nodes each. Collective.
+        """Run one epoch of the present stage, with the steps of the schedule and of the task. Returns the mean loss in
+        the last step, or in all steps, where each has a share of it. Collective.
         """
         self.random.epoch = epoch
         self.schedule.halo.begin_epoch(epoch)
         for optimizer in self.optimizers:
             optimizer.set_learning_rate(self.learning_rate(epoch))
-        total, finite = torch.zeros(()), True
+        total, finite, moved = torch.zeros(()), True, True
         steps = self.schedule.sync.steps(epoch, self.stage, self.training_graph, self.optimizers)
+        steps = self.objective.steps(steps)
         for each in self.clock.between("reduction", steps):  # the schedule's own time counts as reduction
-            self.gradients.zero()
+            if moved:
+                self.gradients.zero()
             loss = self.local_loss(each, epoch)
             with self.clock("backward"):
                 loss.backward()
+            total, moved = total + each.share * loss.detach() if each.share else loss.detach(), each.moves
+            if not moved:
+                continue
             with self.clock("reduction"):
                 each.reduce(self.gradients.flat)
             with self.clock("step"):
                 if finite:  # after a step that fails nothing moves
                     finite = self._move(self.optimizers[each.optimizer])
-            total = loss.detach() if each.nodes is None else total + loss.detach()
         return check_finite(self.comm, float(total), finite, epoch)
 
     def local_loss(self, step: Step, epoch: int) -> torch.Tensor:
@@ -121,7 +125,7 @@ class Trainer:
         for plugin in self.plugins:
             plugin.before_step()
         with self.clock("forward"), self.plugins.around(lambda each: each.forward()):
-            return self.objective.local_loss(self.stage.module(step.graph), step.nodes)
+            return self.objective.of_step(self.stage.module, step)
 
     def _move(self, optimizer: Optimizer) -> bool:
         """Step with an optimizer. False, and nothing moves, if a gradient is not finite. Collective."""

@@ -22,6 +22,7 @@ from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.account import FREE_HEAP
+from hpcgnn.tasks.registry import task_traits
 
 # Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -242,13 +243,14 @@ class CountedGraph:
     """
 
     def __init__(self, file: GraphFile, per_node: int | None = None) -> None:
-        check_trainable(file)
+        check_trainable(file, labelled=False)
         self._file, self._per_node = file, per_node
         self._counted: tuple[object, ShareCounter, Shares] | None = None
         self._tried: tuple[Config, Experiment] | None = None
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
+        check_trainable(self._file, task_traits(config.task.task).labels)
         decided = plan(config, self._file.meta)
         if not decided.task.labels:
             raise ConfigError(

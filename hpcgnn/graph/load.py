@@ -150,6 +150,7 @@ def load_local_graph(
     store: StoreFeatures = lambda local, source: None,
     feature_type: torch.dtype | None = None,
     clusters: bool = False,
+    reads_on: bool = False,
 ) -> LocalGraph:
     """Read this rank's share of an open GraphFile. Collective.
 
@@ -168,6 +169,7 @@ def load_local_graph(
         store: see `StoreFeatures`.
         feature_type: of the file's dense features in memory; None: `dtype`.
         clusters: whether to keep the clusters of own nodes.
+        reads_on: whether the task reads more rows of the file.
 
     Raises:
         FormatError, GraphError: on all ranks together, for corrupted files and contents that cannot be trained on.
@@ -211,6 +213,7 @@ def load_local_graph(
         if cluster is not None and order.number is not None:
             cluster = cluster[order.taken()]
         node_type, (labels, split), original_id = rows.node_type(), rows.labels(labelled), rows.original_id()
+        position = rows.position()
     with watch("plan"):
         others |= task_edges.read(file, original_id, cap, comm)
     local = LocalGraph(
@@ -226,6 +229,8 @@ def load_local_graph(
         node_type=node_type,
         cluster=None if cluster is None else torch.from_numpy(cluster),
         task_edges=others,
+        source=rows if reads_on else None,
+        position=position,
     )
     with watch("load"):
         elsewhere = store(local, rows)

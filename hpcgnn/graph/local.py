@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
@@ -102,6 +103,7 @@ class LocalGraph:
             graph/transforms/pruning.py). Fields that such a layer does not need are None.
         position: (n_p, D), or None where the model reads none.
         task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
+        source: OwnRows of the graph file, where the task reads more of them; else None.
     """
 
     inward: Adjacency
@@ -118,6 +120,7 @@ class LocalGraph:
     feature_scales: torch.Tensor | None = None
     outputs: torch.Tensor | None = None
     task_edges: Mapping[str, Adjacency] = field(default_factory=dict)
+    source: Any = None
     position: torch.Tensor | None = None
 
     @property

@@ -11,6 +11,7 @@ import torch
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.local import Adjacency
 from hpcgnn.graph.sparse_rows import SparseRows, sparse_rows
+from hpcgnn.graphfile.field_series import POSITION
 from hpcgnn.graphfile.label_files import LABELS
 from hpcgnn.graphfile.narrow import read_scales
 from hpcgnn.graphfile.ranges import indptr_of, permuted_rows, row_blocks, segments
@@ -175,6 +176,17 @@ class OwnRows:
         """See `read_original_id`."""
         return read_original_id(self.file, self.ranges, self.order.number)
 
+    def position(self) -> torch.Tensor | None:
+        """(n_p, D) in the computing type, or None. Raises GraphError for NaN and infinity."""
+        if not self.file.meta.num_dimensions:
+            return None
+        found = torch.from_numpy(self.file.read(POSITION, self.ranges, NUMPY[self.dtype], self.order.number))
+        if not bool(found.isfinite().all()):
+            raise GraphError(
+                f"{self.file.path}: {POSITION} has NaN or infinite numbers; mend the positions and add them again"
+            )
+        return found
+
     def features(self, inward: Adjacency, remaining: np.ndarray | None = None) -> torch.Tensor | SparseRows:
         """The input columns that do not change: (n_p, F). Sparse features of the file stand by themselves.
 
@@ -183,11 +195,12 @@ class OwnRows:
         if self.inputs.file and self.file.meta.sparse_features:
             assert self.inputs == Inputs(), "refused where the options were read"
             return self._sparse()
-        if self.inputs == Inputs():
+        dense = self.inputs.file and self.file.meta.num_features > 0
+        if dense and self.inputs == Inputs():
             return read_dense(self.file, self.ranges, self.dtype, self.order.number)
         counts = inward.edge_counts
         parts = [torch.empty(len(counts), 0, dtype=self.dtype)]
-        if self.inputs.file:
+        if dense:
             parts.append(read_dense(self.file, self.ranges, self.dtype, self.order.number))
         if self.inputs.ones:
             parts.append(torch.ones(len(counts), 1, dtype=self.dtype))

@@ -115,10 +115,17 @@ class Graph:
         parts = [fixed, *self._changing] if fixed.shape[1] else self._changing
         return torch.cat(list(parts), 1) if len(parts) > 1 else parts[0]
 
+    def with_columns(self, *columns: torch.Tensor) -> "Graph":
+        """The same graph with more columns (n_p, D) of the features, which change; no layer is pruned."""
+        other = copy.copy(self)
+        other._changing = (*self._changing, *columns)
+        return other
+
     @property
     def position(self) -> torch.Tensor:
-        """Positions (n_p, D) of the own nodes, of a file that has them."""
-        assert self._local.position is not None, "models that read positions have them read"
+        """Positions (n_p, D) of the own nodes. Raises GraphError where the file has none."""
+        if self._local.position is None:
+            raise GraphError.on_all("graph.position: the graph file has no positions; import the graph with them")
         return self._local.position
 
     def own(self, x: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ class ModelSpec:
         facts: (name, value) of the graph file, of the model's entry.
         same_edges: whether all epochs train on the same edges.
         held: type of the dense features in memory, if it is narrower than `dtype`; else None.
+        given: how many of the d_in columns the task gives anew in each step: the last ones.
         dimensions: columns of the nodes' positions, 0 without.
     """
 
@@ -54,6 +55,7 @@ class ModelSpec:
     facts: tuple[tuple[str, Any], ...] = field(default=(), metadata=DERIVED)
     same_edges: bool = field(default=True, metadata=DERIVED)
     held: torch.dtype | None = field(default=None, metadata=DERIVED)
+    given: int = field(default=0, metadata=DERIVED)
     dimensions: int = field(default=0, metadata=DERIVED)
 
     @property
@@ -74,7 +76,7 @@ class ModelSpec:
     @property
     def changing(self) -> int:
         """How many of the d_in columns change from step to step: the last ones."""
-        return inputs_of(self.inputs).changing_columns(self.classes)
+        return inputs_of(self.inputs).changing_columns(self.classes) + self.given
 
     @property
     def widths(self) -> tuple[int, ...]:

@@ -43,6 +43,7 @@ class Purpose(IntEnum):
     KEPT = 17
     LABEL_FOLD = 18
     HISTORY = 19
+    NOISE = 20
 
 
 class Randomness:

@@ -118,3 +118,30 @@ class _RowMap:
             for (number, total), g in zip(totals, found, strict=True):
                 (total[rows] if number < self.given else total).add_(g)
         return sums
+
+
+def remade(function: Callable[..., tuple[torch.Tensor, ...]], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """function(*inputs), of which autograd keeps the inputs alone: the function runs again for the gradient, and adds
+    those of parameters where these have them. Collective if the function is.
+    """
+    return _Remade.apply(function, *inputs) if torch.is_grad_enabled() else function(*inputs)
+
+
+class _Remade(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, function: Callable[..., tuple[torch.Tensor, ...]], *inputs: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.function = function
+        ctx.save_for_backward(*inputs)
+        ctx.set_materialize_grads(False)
+        return function(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *given: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        leaves = [x.detach().requires_grad_() for x in ctx.saved_tensors]
+        with torch.enable_grad():
+            pairs = [(y, g) for y, g in zip(ctx.function(*leaves), given, strict=True) if g is not None]
+            number = _Weighed.apply([g for _, g in pairs], *(y for y, _ in pairs))
+        number.backward()
+        return None, *(x.grad for x in leaves)

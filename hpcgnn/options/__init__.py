@@ -5,7 +5,7 @@ The command line, the TOML file and the errors are derived from these declaratio
 
 from dataclasses import dataclass
 
-from hpcgnn.option_fields import option
+from hpcgnn.option_fields import Having, option
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.options.optim import OptimConfig
 from hpcgnn.options.run import RunConfig
@@ -33,6 +33,15 @@ class DataConfig:
         details="No name: the file's default, and rank 0 makes a map where the file has none for the number of ranks. "
         "super-nodes: the file's clusters dealt at random. random-nodes: nodes at random. The random ones are for "
         "experiments: the halo is large.",
+    )
+    replicas: int = option(
+        1,
+        "groups of ranks with the whole graph each, for tasks with snapshots",
+        details="Each group has P / R ranks and a map for so many. Groups share the snapshots of a step. Results are "
+        "the same for every number.",
+        least=1,
+        needs={"task": Having("reads_on")},
+        strict=True,
     )
     self_loops: str = option(
         "auto",

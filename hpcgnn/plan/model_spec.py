@@ -9,7 +9,7 @@ from hpcgnn.nn.registry import MODELS, complete
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, inputs_text, made_flags
 from hpcgnn.schedules.base import changing_edges
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.tasks.registry import TASKS
 
 DTYPES = {"fp32": torch.float32, "fp64": torch.float64, "mixed": torch.float32}
 
@@ -18,12 +18,15 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
     """The ModelSpec of a configuration on a graph."""
     text = inputs_text(config.task)
     options, inputs = config.model, inputs_of(text)
-    check_features(config, inputs, meta)
+    task = TASKS.get(config.task.task)
+    given = 0 if task is None else task.num_columns(config, meta)
+    if not given or inputs != Inputs():
+        check_features(config, inputs, meta)
     entry = MODELS[options.model]
     spec = ModelSpec(
         options,
-        d_in=inputs.columns(meta.num_features, meta.num_edge_features, meta.num_classes),
-        classes=options.hidden if task_traits(config.task.task).embeds else meta.num_classes,
+        d_in=inputs.columns(meta.num_features, meta.num_edge_features, meta.num_classes) + given,
+        classes=meta.num_classes if task is None else task.num_outputs(config, meta),
         sparse_input=meta.sparse_features and inputs.file,
         weighted=meta.weighted,
         edge_types=meta.num_edge_types,
@@ -35,6 +38,8 @@ def model_spec(meta: GraphMeta, config: Config) -> ModelSpec:
         edge_features=_edge_features(config, meta),
         same_edges=changing_edges(config) is None,
         facts=tuple(entry.facts(meta).items()),
+        given=given,
+        dimensions=meta.num_dimensions,
     )
     return complete(spec)
 

@@ -118,7 +118,9 @@ class Step:
         reduce: reduce(flat gradients) before the step, by all ranks that take it.
         optimizer: number of the step's optimizer.
         number: from 0 in each epoch, a key of the draws.
-        nodes: int64, the own rows that the step computes, if the loss of an epoch is the sum over its steps; None: all.
+        nodes: int64, the own rows that the step computes, or None for all.
+        share: factor of its loss in the epoch's loss; 0: the epoch's loss is that of its last step.
+        moves: whether parameters move after it; else its gradients wait for those of the next one.
     """
 
     graph: Graph
@@ -126,6 +128,8 @@ class Step:
     optimizer: int = 0
     number: int = 0
     nodes: torch.Tensor | None = None
+    share: float = 0.0
+    moves: bool = True
 
 
 class OptimizerState(Protocol):

@@ -4,7 +4,7 @@ A task gets rows of a model's outputs and of labels, both of one rank. `total` s
 covers the whole graph.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -68,6 +68,14 @@ class Loss(Protocol):
 
     num_train: int
 
+    def steps(self, steps: Iterator[Any]) -> Iterator[Any]:
+        """The steps of an epoch (schedules/base.py), from those of the schedule."""
+        return steps
+
+    def of_step(self, module: torch.nn.Module, step: Any) -> torch.Tensor:
+        """This rank's share of the loss of a step, whose stage trains a module. Collective."""
+        return self.local_loss(module(step.graph), step.nodes)
+
     def local_loss(self, outputs: torch.Tensor, nodes: torch.Tensor | None = None) -> torch.Tensor:
         """This rank's share of the mean loss: a scalar; the shares of all ranks add up to the loss. outputs: (n_p, C)
         of own nodes; nodes: int64 (b,), if these are some own nodes alone.
@@ -90,20 +98,24 @@ class Judge:
     _comm: Communicator
 
     def __call__(
-        self, model: torch.nn.Module, graph: Graph, judge: Callable[[torch.Tensor], dict[str, Any]] | None = None
+        self, model: torch.nn.Module, graph: Graph, judge: Callable[[Any], dict[str, Any]] | None = None
     ) -> dict[str, Any]:
         """Return the result of `judge`, by default `scores`, on the model's outputs. Collective."""
         model.eval()
         with torch.no_grad(), self._comm.ledger.booked_as("evaluation"):
-            result = (judge or self.scores)(model(graph))
+            result = (judge or self.scores)(self.outputs(model, graph))
         model.train()
         return result
 
-    def scores(self, outputs: torch.Tensor) -> dict[str, Any]:
-        """{'train', 'val', 'test': value of the metric}, and tables, of a model's outputs of own nodes. Collective."""
+    def outputs(self, model: torch.nn.Module, graph: Graph) -> Any:
+        """A model's outputs (n_p, C) of own nodes, as `scores` and `report` take them. Collective."""
+        return model(graph)
+
+    def scores(self, outputs: Any) -> dict[str, Any]:
+        """{'train', 'val', 'test': value of the metric}, and tables, of a model's `outputs`. Collective."""
         raise NotImplementedError
 
-    def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
+    def report(self, outputs: Any, names: Sequence[str]) -> dict[str, Any]:
         """Return `scores`, and all else that files have of an evaluation. names: of the classes, or empty."""
         return self.scores(outputs)
 
@@ -151,6 +163,14 @@ class Task(Protocol):
         metric = self.fitting_metric(config.run.metric, meta.num_classes)
         loss = self.fitting_loss(config.task.loss)
         return config.replace(task=self.name, metric=metric, loss=loss)
+
+    def num_outputs(self, config: Config, meta: GraphMeta) -> int:
+        """The number of a model's outputs."""
+        return config.model.hidden if self.traits.embeds else meta.num_classes
+
+    def num_columns(self, config: Config, meta: GraphMeta) -> int:
+        """The number of input columns that the task gives anew in each step (`Graph.with_columns`)."""
+        return 0
 
     def metrics_of(self, outputs: int) -> dict[str, Metric]:
         """The metrics for a number of a model's outputs."""

@@ -123,6 +123,7 @@ def build_trainer(comm, config, map_name=None, rows=None, store=None):
             store=lambda local, source: store and store(buffers.arena, local, source),
             feature_type=spec.held,
             clusters=decided.entry.reads_clusters,
+            reads_on=decided.task.reads_on,
         )
     return Trainer(local, decided, comm, buffers, make_plugins)
 

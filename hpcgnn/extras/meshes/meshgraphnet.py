@@ -8,9 +8,10 @@ forwards, twice as many backwards. The rows of edges never travel: a rank has al
 are kept once; hidden rows exist for a tile.
 """
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -20,7 +21,7 @@ from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.row_functions import map_rows
+from hpcgnn.ops.row_functions import map_rows, remade
 from hpcgnn.option_fields import flag, option
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.plan.run_plan import RunPlan
@@ -41,6 +42,14 @@ class MeshGraphNetConfig(ModelConfig):
         choices=tuple(ACTIVATIONS),
         by_model=True,
         on_resume="same",
+    )
+    keep_every: int = option(
+        1,
+        "meshgraphnet: layers of which the states of edges are kept once",
+        details="K: states are kept where every K-th layer begins. The gradient makes the others again, K layers at a "
+        "time. Memory is least near the root of --layers, and results do not change.",
+        least=1,
+        by_model=True,
     )
     edge_states: str = option(
         "updated",
@@ -101,6 +110,9 @@ class MeshGraphNet(Model):
         # Others than a layer's norms are unknown to the model.
         plain = replace(spec, options=replace(spec.options, norm="none", residual=False))
         super().__init__(plain, [layer(spec) for _ in range(layers)], [width] * layers)
+        cast(
+            Processor, self.convs[-1]
+        ).updates = False  # nobody reads the edges behind the last layer, whose sums are the same
         self.node_encoder = perceptron(spec, spec.d_in, width)
         self.edge_encoder = perceptron(spec, spec.dimensions + 1 + spec.edge_features, width)
         self.decoder = perceptron(spec, width, spec.classes, norm=False)
@@ -109,8 +121,10 @@ class MeshGraphNet(Model):
         first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))
         x = map_rows(self.node_encoder.rest, first)
         e = map_rows(self.edge_encoder, whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
-        for conv in self.convs:
-            x, e = conv(whole, x, e)
+        every, convs = cast(MeshGraphNetConfig, self.spec.options).keep_every, list(self.convs)
+        for first in range(0, len(convs), every):
+            process = functools.partial(_process, whole, convs[first : first + every])
+            x, e = process(x, e) if every == 1 else remade(process, x, e)
         return map_rows(self.decoder, x)
 
     @property
@@ -120,6 +134,13 @@ class MeshGraphNet(Model):
     @property
     def is_local(self) -> bool:
         return False
+
+
+def _process(graph: Graph, convs: Sequence[Any], x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The states of nodes and edges behind some layers. Collective."""
+    for conv in convs:
+        x, e = conv(graph, x, e)
+    return x, e
 
 
 def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
@@ -132,7 +153,9 @@ def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
     return graph.update_edges(of_ends, x_src=graph.position, x_dst=graph.position, edge=graph.edge_features)
 
 
-MODEL = ModelEntry(lambda spec: Processor, ("hidden", "mlp_layers", "activation", "edge_states"), MeshGraphNet)
+MODEL = ModelEntry(
+    lambda spec: Processor, ("hidden", "mlp_layers", "activation", "edge_states", "keep_every"), MeshGraphNet
+)
 
 
 def rule(of: RunPlan) -> Iterator[str]:

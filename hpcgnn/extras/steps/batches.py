@@ -48,7 +48,7 @@ class StepsOfBatches(StepsInTurn):
             self.prepare(graph)
         for number in self.in_turn():
             batch, nodes = self._batches[number]
-            yield Step(batch, self.as_whole, nodes=nodes)
+            yield Step(batch, self.as_whole, nodes=nodes, share=1.0)
 
     def _batch(self, graph: Graph, seen: torch.Tensor) -> tuple[Graph, torch.Tensor]:
         """The graph of a step, and the own training nodes of its loss. seen: bool (n_p,), these."""

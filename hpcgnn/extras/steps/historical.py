@@ -196,7 +196,7 @@ class StepsOfShares(StepsInTurn):
             self._fill(stage)
         for number in self.in_turn():
             halo.begin()
-            yield Step(self._graphs[number], self.as_whole, nodes=halo.computed[number])
+            yield Step(self._graphs[number], self.as_whole, nodes=halo.computed[number], share=1.0)
 
     def _fill(self, stage: Stage) -> None:
         """Compute the rows of all histories without gradients. An aggregation needs the rows of those before it."""
