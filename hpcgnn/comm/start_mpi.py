@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 from hpcgnn import cores
 from hpcgnn.comm.communicator import Communicator
@@ -26,6 +27,26 @@ def load_mpi() -> ModuleType:
 
     choose_network(MPI)
     return MPI
+
+
+def communicator_of(given: Any, threads: int) -> Communicator:
+    """The MpiCommunicator of a program's own mpi4py communicator, which the program goes on to use. Collective over it.
+
+    threads: of each rank. Raises ConfigError where that MPI was started for one thread at a time.
+    """
+    from mpi4py import MPI
+
+    if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+        raise ConfigError(
+            "comm: expected an MPI that was started with MPI_THREAD_MULTIPLE, which the helper thread that advances "
+            "messages needs; start it so (mpi4py does by default)"
+        )
+    from hpcgnn.comm.mpi import MpiCommunicator
+
+    node, own = given.Split_type(MPI.COMM_TYPE_SHARED), cores.Binding.of_this_rank()
+    near = node.allgather(own)
+    node.Free()
+    return MpiCommunicator(given, own.crowding(threads, near))
 
 
 class StartedMpi:

@@ -6,6 +6,7 @@ exchange is an option, `widest`. A job measures it on a small graph.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,6 +45,7 @@ def load(  # noqa: PLR0913 - callers name them
     partition: str = "",
     threads: int = 0,
     watchdog: float = 300.0,
+    comm: Any = None,
 ) -> TrainingGraph:
     """Return this rank's share of a graph file, for a custom training loop. Collective.
 
@@ -63,11 +65,14 @@ def load(  # noqa: PLR0913 - callers name them
             the features.
         edges: keep weights, types and features of edges for layers that read them (None: if the file has any).
         partition, threads, watchdog: as in `hpcgnn train`.
+        comm: an mpi4py communicator of a program that has started MPI itself, such as a solver's: its ranks share the
+            graph, and the program handles exceptions and ends MPI. None: all ranks of the job.
 
     Raises:
         ConfigError, FormatError, GraphError: on all ranks together.
     """
-    end_like_a_job()
+    if comm is None:
+        end_like_a_job()
     set_allocator_policy()
     config = make_config(
         {
@@ -91,6 +96,12 @@ def load(  # noqa: PLR0913 - callers name them
             f"hpcgnn.load: features {features!r} are learned, which `hpcgnn train` does; expected file, none, degree "
             "or edges"
         )
+    if comm is not None:
+        from hpcgnn.comm.start_mpi import communicator_of  # it needs mpi4py, and one process needs none
+
+        count = config.run.threads or torch.get_num_threads()
+        torch.set_num_threads(count)
+        return load_graph(communicator_of(comm, count), config, self_loops is not None, widest, edges)
     session = session_of_script(config.run.threads or None, config.run.watchdog)
     torch.set_num_threads(session.threads)
     start_logging(session.comm.rank)
@@ -106,7 +117,7 @@ def load_graph(
     buffers = BoundedBuffers(int(config.schedule.halo_buffer * 2**20))
 
     def read(self_loops: str) -> tuple[LocalGraph, GraphMeta, str]:
-        with opened(config, comm, facts={"widest": widest, "edges": edges}) as (_, graph):
+        with opened(config, comm, labelled=False, facts={"widest": widest, "edges": edges}) as (_, graph):
             meta = graph.file.meta
             agree(comm, facts_of_graph(meta, graph.map_name, graph.clusters))
             featured = meta.num_edge_features > 0
@@ -120,6 +131,7 @@ def load_graph(
             local = load_local_graph(
                 *(graph.file, graph.clusters, comm, cap, self_loops, dtype, keep),
                 inputs=inputs,
+                labelled=meta.num_classes > 0,
                 edge_features=keep and featured,
             )
             buffers.hold(local)
