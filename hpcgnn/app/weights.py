@@ -2,7 +2,7 @@
 
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from hpcgnn.app.resuming import run_identity
 from hpcgnn.config import Config
 from hpcgnn.engine.checkpoint import check_identity, folder_beside
 from hpcgnn.engine.summary import versions
-from hpcgnn.errors import ConfigError, RunDirError
+from hpcgnn.errors import CheckpointError, ConfigError, RunDirError
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
@@ -35,7 +35,9 @@ State = Mapping[str, torch.Tensor]
 
 
 class Library(ABC):
-    """A program with layers of its own."""
+    """A program with layers of its own. title: its name."""
+
+    title: str
 
     @abstractmethod
     def reason_against(self, spec: ModelSpec, meta: GraphMeta, config: Config) -> str:
@@ -44,6 +46,17 @@ class Library(ABC):
     @abstractmethod
     def export(self, spec: ModelSpec, state: State) -> Tensors:
         """Return their state dict for one of ours. `reason_against` has no objection to the model."""
+
+    @abstractmethod
+    def matches(self, spec: ModelSpec, state: State, template: State) -> int:
+        """How many tensors of a state dict have names that this library gives them.
+
+        template: our state dict of the same model.
+        """
+
+    @abstractmethod
+    def take(self, spec: ModelSpec, state: State, template: State) -> Tensors:
+        """Return our state dict for one of theirs. Raises CheckpointError with all names and shapes that do not fit."""
 
 
 #: By the words of `--to`.
@@ -56,6 +69,7 @@ OPTIONS_OF_MODEL = {
     *({declared.name for declared in fields(ModelConfig)} - {"plugin"}),
     *("self_loops", "precision", "target_scale", "features"),
 }
+_MOST = 24  # tensors that an error names
 #: The entry of a file's metadata that describes the model of the weights, as JSON.
 ENTRY = "hpcgnn"
 
@@ -103,6 +117,26 @@ def export(config: Config, output: str, to: str, weights: str = "best", force: b
         folder = folder_beside(config.run.run_dir, checkpoint.epoch)
         tell(f"learned features of the nodes are not in it, but in {folder}")
     return 0
+
+
+def check_names(expected: State, given: State, optional: Iterable[str] = ()) -> None:
+    """Raise CheckpointError, in one line, unless the same names are there with the same shapes."""
+
+    def shape(state: State, name: str) -> str:
+        return str(list(state[name].shape)) if name in state else "none"
+
+    allowed = set(optional) - expected.keys()
+    wrong = [
+        f"{name}: expected {shape(expected, name)}, got {shape(given, name)}"
+        for name in dict.fromkeys([*expected, *given])
+        if shape(expected, name) != shape(given, name) and name not in allowed
+    ]
+    if wrong:
+        more = f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
+        raise CheckpointError(
+            f"{len(wrong)} tensors do not fit the model: {'; '.join(wrong[:_MOST])}{more}. Give the options of "
+            "the model that these weights are of (--model, --layers, --hidden, --norm, --heads, …)"
+        )
 
 
 def options_of_model(config: Config) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from hpcgnn.app.resuming import run_identity
-from hpcgnn.app.weights import ENTRY, OPTIONS_OF_MODEL, SUFFIX, Tensors, safetensors
+from hpcgnn.app.weights import ENTRY, LIBRARIES, OPTIONS_OF_MODEL, SUFFIX, Tensors, check_names, safetensors
 from hpcgnn.cli.arguments import add_sections, add_trust, given_options
 from hpcgnn.cli.commands import Commands
 from hpcgnn.config import Choices, Config, make_config, read_toml
@@ -22,7 +22,6 @@ from hpcgnn.engine.checkpoint import save_checkpoint
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.engine.rundir import RunDir
 from hpcgnn.errors import ConfigError, FormatError
-from hpcgnn.extras.pyg.weights import LIBRARIES, check_names
 from hpcgnn.graph.load import check_trainable
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.storage import GraphFile
@@ -30,7 +29,7 @@ from hpcgnn.nn.registry import MODELS
 from hpcgnn.options.removed import REMOVED, refuse_removed
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.base import TARGETS, Scale
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.tasks.registry import TASKS, task_traits
 from hpcgnn.terminal import tell
 
 IMPORT = """\
@@ -94,14 +93,9 @@ def import_weights(path: str, config: Config) -> int:
     """
     if not config.run.run_dir:
         raise ConfigError("import-weights: expected --run-dir with the directory to make, got none")
-    if not task_traits(config.task.task).labels:
-        raise ConfigError(
-            f"import-weights: expected a task of labels, got --task {config.task.task}, whose runs have a scorer "
-            "besides"
-        )
     state = read_state(path)
     with GraphFile(config.data.graph) as file:
-        check_trainable(file)
+        check_trainable(file, labelled=task_traits(config.task.task).labels)
         meta = file.meta
     decided = plan(config, meta)
     config, spec = decided.config, decided.spec
@@ -118,21 +112,28 @@ def import_weights(path: str, config: Config) -> int:
     model, scale = MODELS[spec.options.model].build(spec), None
     if config.task.task == REGRESSION and config.task.target_scale == "standard":
         scale = _scale(path, state, spec.classes)
-    template = model.state_dict()
+    template, numbers = model.state_dict(), sum(each.numel() for each in model.parameters())
+    TASKS[config.task.task].prepare_model(model, spec, config)
+    if sum(each.numel() for each in model.parameters()) > numbers:
+        raise ConfigError(
+            f"import-weights: expected a task without parameters of its own, got --task {config.task.task}, whose runs "
+            "have a scorer besides"
+        )
+    whole = model.state_dict()
     library, known = None, len(state.keys() & template.keys())
     for each in LIBRARIES.values():
         if (matches := each.matches(spec, state, template)) > known:
             library, known = each, matches
     if library is None:
         state = {name: tensor for name, tensor in state.items() if not name.startswith("heads.")}
-        check_names(template, state)
+        check_names(whole if state.keys() & (whole.keys() - template.keys()) else template, state)
     else:
         if reason := library.reason_against(spec, meta, config):
             raise ConfigError(
                 f"{path} has the weights of {library.title}'s layers, but {reason} (see docs/definitions.md)"
             )
         state = library.take(spec, state, template)
-    model.load_state_dict(state)
+    model.load_state_dict({**whole, **state})  # a file need not have the task's own numbers, which a step learns
     if scale is not None:
         model.add_module(TARGETS, scale)
     with contextlib.closing(RunDir(config.run.run_dir, resume=False)) as run_dir:
@@ -142,7 +143,6 @@ def import_weights(path: str, config: Config) -> int:
             "identity": run_identity(decided, meta),
         }
         save_checkpoint(run_dir.path, model, build_optimizer(model, config.optim), None, progress)
-    numbers = sum(each.numel() for each in model.parameters())
     names = library.title if library else "hpcgnn"
     tell(f"{config.run.run_dir}: {spec.options.model} with {numbers:,} parameters of {path} ({names}'s names)")
     return 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from hpcgnn.app.weights import Library, State, Tensors
+from hpcgnn.app.weights import Library, State, Tensors, check_names
 from hpcgnn.config import Config
 from hpcgnn.errors import CheckpointError
 from hpcgnn.graphfile.schema import GraphMeta
@@ -99,31 +99,10 @@ DGL = {
     ],
 }
 _NORM = ("weight", "bias", "running_mean", "running_var")
-_MOST = 24  # tensors that an error names
-
-
-def check_names(expected: State, given: State, optional: Iterable[str] = ()) -> None:
-    """Raise CheckpointError, in one line, unless the same names are there with the same shapes."""
-
-    def shape(state: State, name: str) -> str:
-        return str(list(state[name].shape)) if name in state else "none"
-
-    allowed = set(optional) - expected.keys()
-    wrong = [
-        f"{name}: expected {shape(expected, name)}, got {shape(given, name)}"
-        for name in dict.fromkeys([*expected, *given])
-        if shape(expected, name) != shape(given, name) and name not in allowed
-    ]
-    if wrong:
-        more = f"; and {len(wrong) - _MOST} more" if len(wrong) > _MOST else ""
-        raise CheckpointError(
-            f"{len(wrong)} tensors do not fit the model: {'; '.join(wrong[:_MOST])}{more}. Give the options of "
-            "the model that these weights are of (--model, --layers, --hidden, --norm, --heads, …)"
-        )
 
 
 class ForeignLayers(Library):
-    """The layers of a library. title: its name; layers: {model: the tensors of its layer}."""
+    """The layers of a library. layers: {model: the tensors of its layer}."""
 
     def __init__(self, title: str, layers: Mapping[str, list[Slot]]) -> None:
         self.title, self._layers = title, layers
@@ -170,16 +149,11 @@ class ForeignLayers(Library):
         return {name: tensor.contiguous() for name, tensor in found.items()}
 
     def matches(self, spec: ModelSpec, state: State, template: State) -> int:
-        """How many tensors of a state dict have names that this library gives them.
-
-        template: our state dict of the same model.
-        """
         if spec.options.model not in self._layers:
             return 0
         return len({self._usual(name, spec) for name in state} & self.export(spec, template).keys())
 
     def take(self, spec: ModelSpec, state: State, template: State) -> Tensors:
-        """Return our state dict for one of theirs. Raises CheckpointError with all names and shapes that do not fit."""
         expected = self.export(spec, template)
         given = {self._usual(name, spec): tensor for name, tensor in state.items()}
         optional = [name for name in expected if name.endswith("num_batches_tracked")]
