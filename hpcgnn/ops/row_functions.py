@@ -4,14 +4,14 @@
 for a tile, and is made again for the gradient.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.row_tiles import row_tiles
+from hpcgnn.ops.row_tiles import edge_tile_bytes
 
 
 def captured_parameters(
@@ -101,14 +101,14 @@ class _RowMap:
         """See `differentiable`."""
         inputs, n = tensors[: self.given], len(tensors[0])
         y = self.example.new_empty(n, *self.example.shape[1:])
-        for rows in row_tiles(n):
+        for rows in self._tiles(inputs):
             y[rows] = self.function(*(x[rows] for x in inputs))
         return y, tensors
 
     def backward(self, gy: torch.Tensor, wanted: Sequence[bool], *tensors: torch.Tensor) -> list[torch.Tensor | None]:
         """See `differentiable`."""
         sums = [torch.zeros_like(x) if w else None for x, w in zip(tensors, wanted, strict=True)]
-        for rows in row_tiles(len(tensors[0])):
+        for rows in self._tiles(tensors[: self.given]):
             leaves = [x[rows].detach().requires_grad_(w) for x, w in zip(tensors[: self.given], wanted, strict=False)]
             with torch.enable_grad():
                 y = self.function(*leaves)
@@ -118,6 +118,12 @@ class _RowMap:
             for (number, total), g in zip(totals, found, strict=True):
                 (total[rows] if number < self.given else total).add_(g)
         return sums
+
+    def _tiles(self, inputs: Sequence[torch.Tensor]) -> Iterator[slice]:
+        """Rows whose inputs and results take what those of a tile of edges may take: a tile is much Python, too."""
+        width = sum(x[:1].numel() for x in (*inputs, self.example.new_empty(1, *self.example.shape[1:])))
+        step = max(1, edge_tile_bytes() // (max(1, width) * self.example.element_size()))
+        return (slice(first, first + step) for first in range(0, len(inputs[0]), step))
 
 
 def remade(function: Callable[..., tuple[torch.Tensor, ...]], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:

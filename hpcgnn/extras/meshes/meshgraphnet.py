@@ -95,11 +95,11 @@ class Processor(nn.Module):
         return map_rows(self._node, x, y), e
 
     def _edge(self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
-        product = torch.addmm(source + target, edge, self.edge.first.weight[2 * self.width :])
-        return edge + self.edge.rest(product)
+        return self.edge.added(edge, self.edge.first.weight[2 * self.width :], source, target)
 
     def _node(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return x + self.node(torch.cat([x, y], 1))
+        own, neighbours = self.node.first.weight.split(self.width)
+        return self.node.added(x, own, torch.addmm(self.node.first.bias, y, neighbours))
 
 
 class MeshGraphNet(Model):

@@ -1,4 +1,5 @@
 /* Chains of square linear maps with an activation before each: the hidden layers of a perceptron.
+ * There may be a map of other rows x, the result of which is added to z, layer norm behind the chain, and x added to all.
  *
  * A thread takes a block of rows through all maps while it is in the first-level cache. Forwards what an activation has
  * made is stored if it is asked for; backwards it is read, and the gradients of a block pass through all maps likewise.
@@ -19,7 +20,7 @@
 typedef struct {
     const hg_chain_args *a;
     const hg_kernels *table;
-    float *panels;              /* of each map; backwards transposed */
+    float *panels;              /* of each map, and of `own` behind them; backwards transposed */
     int64_t stride;             /* between rows of a thread's: such that they do not share few sets of the cache */
 } hg_chain;
 
@@ -34,18 +35,31 @@ static hg_weights map_of(const hg_chain *c, int64_t k)
     return (hg_weights){c->panels + k * width * width, width, width, &c->table->products};
 }
 
+static int64_t maps_of(const hg_chain_args *a)
+{
+    return a->maps + (a->x != NULL);
+}
+
 /* By every thread of a parallel region. */
 static void pack_maps(const hg_chain *c, int64_t down, int64_t across)
 {
-    for (int64_t k = 0; k < c->a->maps; k++) {
+    for (int64_t k = 0; k < maps_of(c->a); k++) {
         const hg_weights w = map_of(c, k);
-        hg_pack_weights(&w, c->a->weights + k * c->a->width * c->a->width, down, across);
+        hg_pack_weights(&w, k < c->a->maps ? c->a->weights + k * c->a->width * c->a->width : c->a->own, down, across);
     }
+}
+
+/* to = from, or += it if `add`: `num` rows. */
+static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const float *from, int64_t stride, int64_t num, int add)
+{
+    for (int64_t i = 0; i < num; i++)
+        (add ? c->table->add_row[HG_F32] : c->table->copy_row[HG_F32][HG_F32])(to + i * to_stride, from + i * stride,
+                                                                               c->a->width, 1);
 }
 
 static int threads_for(const hg_chain_args *a, int num_threads)
 {
-    return a->rows * a->width * a->width * a->maps < HG_FEW_PRODUCTS ? 1 : num_threads;
+    return a->rows * a->width * a->width * maps_of(a) < HG_FEW_PRODUCTS ? 1 : num_threads;
 }
 
 /* to (num, width), one row after the other, = the activation of rows. */
@@ -85,7 +99,7 @@ static void deactivate(const hg_chain *c, float *g, int64_t stride, const float 
 HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a)
 {
     hg_chain c = chain_of(path, a);
-    const int64_t size = a->maps * a->width * a->width, scratch = HG_ROWS * (a->width + c.stride);
+    const int64_t size = maps_of(a) * a->width * a->width, scratch = HG_ROWS * (a->width + c.stride + 1);
     static _Thread_local hg_memory memory;
     num_threads = threads_for(a, num_threads);
     float *all = c.panels = hg_kept(&memory, (size + num_threads * scratch) * (int64_t)sizeof *all);
@@ -99,18 +113,29 @@ HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a
         #pragma omp for schedule(dynamic, 4)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
-            const float *from = a->z + first * a->z_stride;
-            int64_t stride = a->z_stride;
+            const float *x = a->x + first * a->x_stride;
+            float *y = a->y + first * a->y_stride;
+            take_rows(&c, product, c.stride, a->z + first * a->z_stride, a->z_stride, num, 0);
+            if (a->more)
+                take_rows(&c, product, c.stride, a->more + first * a->more_stride, a->more_stride, num, 1);
+            if (a->x) {
+                const hg_weights own = map_of(&c, a->maps);
+                hg_multiply_block(&own, product, c.stride, x, a->x_stride, NULL, num, 1, &none);
+            }
             for (int64_t k = 0; k < a->maps; k++) {
                 float *h = a->kept ? a->kept + (k * a->rows + first) * a->width : hidden;
-                const int last = k == a->maps - 1;
+                const int last = k == a->maps - 1 && !a->scale;
                 const hg_weights w = map_of(&c, k);
-                activate(&c, h, from, stride, num);
-                stride = last ? a->y_stride : c.stride;
-                float *to = last ? a->y + first * stride : product;
-                hg_multiply_block(&w, to, stride, h, a->width, a->biases + k * a->width, num, 0, &none);
-                from = to;
+                activate(&c, h, product, c.stride, num);
+                hg_multiply_block(&w, last ? y : product, last ? a->y_stride : c.stride, h, a->width,
+                                  a->biases + k * a->width, num, 0, &none);
             }
+            if (a->scale)
+                c.table->products.layer_norm(y, a->y_stride, a->kept ? a->normal + first * a->width : hidden,
+                                            a->kept ? a->inverse + first : product + HG_ROWS * c.stride, product, c.stride,
+                                            a->scale, a->shift, (float)a->epsilon, num, a->width);
+            if (a->x)
+                take_rows(&c, y, a->y_stride, x, a->x_stride, num, 1);
         }
     }
     return 0;
@@ -124,6 +149,14 @@ static void block_backward(const hg_chain *c, float *sums, float *product, int64
     const hg_ahead none = {0};
     const float *g = a->gy + first * a->gy_stride;
     int64_t stride = a->gy_stride;
+    if (a->scale) {
+        float *of_norm = sums + maps_of(a) * width * (width + 1), *to = product + a->maps % 2 * HG_ROWS * c->stride;
+        c->table->of[HG_F32]->between.bias_gradient(of_norm + width, g, stride, num, width);
+        c->table->products.layer_norm_gradient(to, c->stride, g, stride, a->normal + first * width, a->inverse + first, a->scale,
+                                       of_norm, num, width);
+        g = to;
+        stride = c->stride;
+    }
     for (int64_t k = a->maps - 1; k >= 0; k--) {
         const float *h = a->kept + (k * a->rows + first) * width;
         float *of_map = sums + k * width * (width + 1);
@@ -138,14 +171,23 @@ static void block_backward(const hg_chain *c, float *sums, float *product, int64
         g = to;
         stride = to_stride;
     }
+    if (a->x) {
+        const hg_weights own = map_of(c, a->maps);
+        float *gx = a->gx + first * a->gx_stride;
+        for (int64_t p = 0; p < width; p += HG_PANEL)
+            own.kernels->multiply_transposed(sums + (a->maps * (width + 1) + p) * width, a->x + first * a->x_stride,
+                                             a->x_stride, g + p, stride, num, width);
+        take_rows(c, gx, a->gx_stride, a->gy + first * a->gy_stride, a->gy_stride, num, 0);
+        hg_multiply_block(&own, gx, a->gx_stride, g, stride, NULL, num, 1, &none);
+    }
 }
 
 /* All gradients from that of y. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_chain_backward(int path, int num_threads, const hg_chain_args *a)
 {
     hg_chain c = chain_of(path, a);
-    const int64_t width = a->width, size = a->maps * width * width, scratch = 2 * HG_ROWS * c.stride;
-    const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS, sums_size = a->maps * width * (width + 1);
+    const int64_t width = a->width, maps = maps_of(a), size = maps * width * width, scratch = 2 * HG_ROWS * c.stride;
+    const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS, sums_size = (maps * (width + 1) + 2) * width;
     const int64_t shares = hg_least((a->rows + HG_CHAIN_SHARE_ROWS - 1) / HG_CHAIN_SHARE_ROWS, HG_CHAIN_SHARES);
     static _Thread_local hg_memory memory;
     num_threads = threads_for(a, num_threads);
@@ -165,16 +207,21 @@ HG_EXPORT int hg_chain_backward(int path, int num_threads, const hg_chain_args *
                 block_backward(&c, all_sums + s * sums_size, product, b * HG_ROWS);
         }
         #pragma omp for schedule(static)
-        for (int64_t i = 0; i < a->maps * width; i++) {     /* a row of a map's weights, and one of its biases */
+        for (int64_t i = 0; i < maps * width; i++) {     /* a row of a map's weights, and one of its biases */
             const int64_t k = i / width, row = i % width;
+            float *to = k < a->maps ? a->g_weights + i * width : a->g_own + row * width;
             for (int64_t s = 0; s < shares; s++) {
                 const float *of_map = all_sums + s * sums_size + k * width * (width + 1);
                 for (int64_t column = 0; column < width; column++)
-                    a->g_weights[i * width + column] +=
-                        of_map[(column / HG_PANEL * width + row) * HG_PANEL + column % HG_PANEL];
-                a->g_biases[i] += of_map[width * width + row];
+                    to[column] += of_map[(column / HG_PANEL * width + row) * HG_PANEL + column % HG_PANEL];
+                if (k < a->maps)
+                    a->g_biases[i] += of_map[width * width + row];
             }
         }
+        #pragma omp for schedule(static)
+        for (int64_t i = 0; i < (a->scale ? 2 * width : 0); i++)
+            for (int64_t s = 0; s < shares; s++)
+                a->g_norm[i] += all_sums[(s + 1) * sums_size - 2 * width + i];
     }
     return 0;
 }

@@ -196,24 +196,38 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
-/* A chain of square maps with an activation before each. */
+/* A chain of square maps with an activation before each; before it z + more + x own, behind it layer norm, and x is added. */
 typedef struct {
     const float *z;             /* forwards: (rows, width) */
     float *y;                   /* forwards: (rows, width) */
     float *kept;                /* (maps * rows, width): what the activations have made, of one map after the other; forwards or NULL */
+    const float *more;          /* forwards: (rows, width) or NULL */
+    const float *x;             /* (rows, width) or NULL; so are the next, but for their sizes */
+    const float *own;           /* (width, width) */
+    const float *scale;         /* (width): of layer norm, or NULL; so is the next */
+    const float *shift;         /* forwards: (width) */
+    float *normal;              /* (rows, width): the normalised rows, with kept and scale; so is the next */
+    float *inverse;             /* (rows): 1 / their deviations */
     const float *weights;       /* (maps * width, width) */
     const float *biases;        /* forwards: (maps * width) */
     const float *gy;            /* backwards: (rows, width); so is the next */
     float *gz;
     float *g_weights;           /* backwards: as weights, added to; so is the next */
     float *g_biases;
+    float *gx;                  /* backwards, with x; so is the next */
+    float *g_own;
+    float *g_norm;              /* backwards, with scale: (2, width), of scale and of shift, added to */
     int64_t rows;
     int64_t width;              /* a multiple of HG_PANEL, 16 */
     int64_t maps;
     int64_t z_stride;
+    int64_t more_stride;
+    int64_t x_stride;
+    int64_t gx_stride;
     int64_t y_stride;
     int64_t gy_stride;
     int64_t gz_stride;
+    double epsilon;             /* forwards: of layer norm */
     int32_t elu;                /* ELU, else ReLU */
 } hg_chain_args;
 

@@ -95,6 +95,10 @@ typedef struct {
                                 int64_t rows, int64_t depth);
     /* x (rows, depth) of bfloat16 as float32. */
     void (*widen)(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
+    void (*layer_norm)(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
+                       const float *scale, const float *shift, float epsilon, int64_t rows, int64_t width);
+    void (*layer_norm_gradient)(float *gx, int64_t gx_stride, const float *gy, int64_t gy_stride, const float *normal,
+                                const float *inverse, const float *scale, float *sums, int64_t rows, int64_t width);
 } hg_product_kernels;
 
 /* Whatever is written for an element type. */

@@ -1,0 +1,54 @@
+/* Template: layer norm of rows of a multiple of HG_PANEL numbers, and its gradient; behind products_rows.h. */
+HG_INLINE float sum_of_lanes(product_unit v)
+{
+    float sum = 0;
+    HG_UNROLL
+    for (int k = 0; k < HG_VECTOR_BYTES / 4; k++)
+        sum += v[k];
+    return sum;
+}
+
+#define HG_EACH_UNIT(c, width) for (int64_t c = 0; c < width; c += HG_VECTOR_BYTES / 4)
+
+/* normal = (x - mean) * *inverse, y = normal * scale + shift; normal and inverse are of rows one after the other. */
+static void layer_norm(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
+                       const float *scale, const float *shift, float epsilon, int64_t rows, int64_t width)
+{
+    for (int64_t i = 0; i < rows; i++, y += y_stride, normal += width, x += x_stride) {
+        product_unit sum = {0}, squares = {0};
+        HG_EACH_UNIT(c, width)
+            sum += HG_CONST_UNIT(x + c, 0);
+        const float mean = sum_of_lanes(sum) / (float)width;
+        HG_EACH_UNIT(c, width) {
+            const product_unit apart = HG_CONST_UNIT(x + c, 0) - mean;
+            squares += apart * apart;
+        }
+        const float variance = sum_of_lanes(squares) / (float)width + epsilon;
+        inverse[i] = 1 / _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(variance)));
+        HG_EACH_UNIT(c, width) {
+            const product_unit result = (HG_CONST_UNIT(x + c, 0) - mean) * inverse[i];
+            HG_UNIT(normal + c, 0) = result;
+            HG_UNIT(y + c, 0) = result * HG_CONST_UNIT(scale + c, 0) + HG_CONST_UNIT(shift + c, 0);
+        }
+    }
+}
+
+/* gx from gy, the gradient of y; sums (width) += gy * normal of each row, which is the gradient of scale. */
+static void layer_norm_gradient(float *gx, int64_t gx_stride, const float *gy, int64_t gy_stride, const float *normal,
+                                const float *inverse, const float *scale, float *sums, int64_t rows, int64_t width)
+{
+    for (int64_t i = 0; i < rows; i++, gx += gx_stride, gy += gy_stride, normal += width) {
+        product_unit sum = {0}, products = {0};
+        HG_EACH_UNIT(c, width) {
+            const product_unit g = HG_CONST_UNIT(gy + c, 0), n = HG_CONST_UNIT(normal + c, 0);
+            const product_unit scaled = g * HG_CONST_UNIT(scale + c, 0);
+            sum += scaled;
+            products += scaled * n;
+            HG_UNIT(sums + c, 0) += g * n;
+        }
+        const float mean = sum_of_lanes(sum) / (float)width, along = sum_of_lanes(products) / (float)width;
+        HG_EACH_UNIT(c, width)
+            HG_UNIT(gx + c, 0) = (HG_CONST_UNIT(gy + c, 0) * HG_CONST_UNIT(scale + c, 0) - mean
+                                  - HG_CONST_UNIT(normal + c, 0) * along) * inverse[i];
+    }
+}
