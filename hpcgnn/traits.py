@@ -29,7 +29,7 @@ class LayerTraits:
         self_loops: 'add' or 'keep', the meaning of `--self-loops auto`.
         neighbours: how rows of neighbours enter the layer.
         edges: what the layer reads of edges besides their ends: their 'weights', 'types', 'features' if there are any,
-            or 'all' that they carry.
+            or 'all' that they carry; and 'positions' of the ends.
         prunable: the layer can compute some of its rows only (graph/transforms/pruning.py).
         reads_self: the layer reads a node's own row besides the aggregate.
         input: what the layer does with its input.

@@ -26,7 +26,6 @@ tensor's description only, so arguments that are described like others before th
 the one thing left out; `check_block` looks at those, once per block.
 """
 
-import contextlib
 import ctypes
 import re
 from collections.abc import Callable, Iterable
@@ -160,12 +159,14 @@ class Kernel:
         table's. Returns C's arguments, by name.
         """
         described: list[Any] = [*given]
-        values = {name: x for name, x in given.items() if x is not None and not isinstance(x, torch.Tensor)}
-        for name, x in given.items():
+        values: dict[str, Any] = {}
+        for name, x in given.items():  # a comprehension would be a call of its own
             if isinstance(x, torch.Tensor):
                 described += x.dtype, x.shape, x.stride(), x.is_cpu
-            else:
-                described.append(x if name in self._sizes else x is None)
+                continue
+            described.append(x if name in self._sizes else x is None)
+            if x is not None:
+                values[name] = x
         found = self._checked.get(key := tuple(described))
         if found is None:
             found = self._check(given, values)
@@ -240,10 +241,16 @@ class Kernel:
         made = self.check(**given)
         native, watch = (library.state.loaded or library.load()).native, library.state.watch
         native = native if compiled else None
-        with contextlib.nullcontext() if watch is None else watch(self.name, tuple(given.values())):
+        if watch is None:
             result = self._run(native, given, made)
-        written = [given[name] for name in self._written if given.get(name) is not None]
-        torch.autograd.graph.increment_version([each for each in written if not each.is_inference()])
+        else:
+            with watch(self.name, tuple(given.values())):
+                result = self._run(native, given, made)
+        written = []
+        for name in self._written:
+            if (tensor := given.get(name)) is not None and not tensor.is_inference():
+                written.append(tensor)
+        torch.autograd.graph.increment_version(written)
         return result
 
     def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:

@@ -75,7 +75,7 @@ class Processor(nn.Module):
     Weights of the first maps are of the source, the destination and the edge, and of the node and the sum.
     """
 
-    traits = LayerTraits(edges=("all",))
+    traits = LayerTraits(edges=("all", "positions"))
     last_biases = ()
 
     def __init__(self, spec: ModelSpec) -> None:

@@ -6,7 +6,9 @@ import torch
 
 from hpcgnn.app.weights import Library, State, Tensors, check_names
 from hpcgnn.config import Config
+from hpcgnn.extras.meshes.meshgraphnet import MODEL
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.nn.registry import MODELS
 from hpcgnn.nn.spec import ModelSpec
 
 #: Parts of names, ours and theirs.
@@ -27,7 +29,7 @@ class DistGnn(Library):
 
     def reason_against(self, spec: ModelSpec, meta: GraphMeta, config: Config) -> str:
         options: Any = spec.options
-        if options.model != "meshgraphnet":
+        if MODELS[options.model] is not MODEL:
             return f"{self.title} has no layer that computes what {options.model} of hpcgnn does"
         for name, theirs in (("activation", "elu"), ("edge_states", "encoded")):
             if (ours := getattr(options, name)) != theirs:

@@ -23,7 +23,8 @@ OTHERS = {
     "lazy": {"model": "gat", "schedule": "lazy", "layer_epochs": "5,5"},
     "tma": {"model": "gcn", "schedule": "tma", "average_steps": 2},
 }
-CASES = {model: {"model": model} for model in MODELS if model != "gine"} | OTHERS
+PLAIN = [model for model in MODELS if model != "gine" and "positions" not in MODELS[model].traits().edges]
+CASES = {model: {"model": model} for model in PLAIN} | OTHERS
 
 
 @pytest.fixture(scope="module")

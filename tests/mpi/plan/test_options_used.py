@@ -30,6 +30,7 @@ OTHER = {
     "bases": 2,
     "linear_residual": True,
 }
+PLAIN = [model for model in MODELS if "positions" not in MODELS[model].traits().edges]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def losses(path, **options):
     return np.array([trainer.step(epoch) for epoch in range(2)])
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PLAIN)
 def test_options(paths, model):
     path = paths[True, model == "gine"]
     base = losses(path, model=model)
@@ -66,7 +67,7 @@ def test_options(paths, model):
             assert (changed != base).any(), option
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", PLAIN)
 def test_weights(paths, model):
     weighted, plain = (paths[each, model == "gine"] for each in (True, False))
     trainer = build_trainer(SoloCommunicator(), configure(weighted, model=model))
