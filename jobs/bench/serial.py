@@ -4,9 +4,9 @@
 
 On 64 cores a serial millisecond costs as much as 64 parallel ones. A rank trains with one thread, and then with so
 many. A small library, compiled with cc, stands before the OpenMP runtime there and counts. An epoch has its evaluation.
-W is the processor time of an epoch at one thread. The share is serial time over W. All other threads share the other
-cores, so that the main thread's caches are its own, as they are where each thread has a core. The first two epochs do
-not count, nor does the last, which writes a checkpoint. Of the others the line has the medians.
+W is the processor time of an epoch at one thread. The share is serial time over W. Oversubscribed threads take more
+processor time than threads with cores of their own, so serial time is an upper bound. The first two epochs do not
+count, nor does the last, which writes a checkpoint. Of the others the line has the medians.
 """
 
 import argparse
@@ -57,22 +57,10 @@ void GOMP_parallel(void (*function)(void *), void *data, unsigned num_threads, u
 """
 
 
-#: Of this process, when it began.
-CORES = os.sched_getaffinity(0)
-
-
 def counted():
     """(processor nanoseconds, those of this thread outside regions, regions) so far."""
     regions, inside = (ctypes.c_long * 2).in_dll(ctypes.CDLL(None), "serial_counted")
     return time.process_time_ns(), time.thread_time_ns() - inside, regions
-
-
-def apart():
-    """Give the main thread a core, and the others of this process the other cores."""
-    first, *others = sorted(os.sched_getaffinity(0) | CORES)
-    for thread in map(int, os.listdir("/proc/self/task")):
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(thread, [first] if thread == os.getpid() else others or [first])
 
 
 def plugin(trainer, learns):
@@ -82,7 +70,6 @@ def plugin(trainer, learns):
     class Counts(Plugin):
         @contextlib.contextmanager
         def epoch(self, number):
-            apart()
             before = counted()
             yield
             print("counted", *(after - start for after, start in zip(counted(), before, strict=True)), flush=True)
