@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Heat on a square plate: solve it, learn to predict it on two ranks, and draw truth, prediction and error.
 
-    python docs/heat/heat.py FOLDER [--side 24] [--times 12] [--epochs 40] [--ranks 2]
+    python docs/heat/heat.py FOLDER [--side 24] [--times 12] [--epochs 15] [--ranks 2]
 
 docs/meshes.md explains the steps. The heat equation is solved by backward Euler steps with SciPy. Eight trajectories
 begin with warm spots at random places; the rim is kept at 0.
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--side", type=int, default=24, help="nodes along a side (default: 24)")
     parser.add_argument("--times", type=int, default=12, help="snapshots of a trajectory (default: 12)")
-    parser.add_argument("--epochs", type=int, default=40, help="epochs (default: 40)")
+    parser.add_argument("--epochs", type=int, default=15, help="epochs (default: 15)")
     parser.add_argument("--ranks", type=int, default=2, help="MPI ranks (default: 2)")
     given = parser.parse_args()
     folder, side, times = given.folder, given.side, given.times
@@ -90,8 +90,8 @@ def main() -> None:
     run(*tools, "snapshots", graph, *fields, "--trajectories", times, "--split", "0.75/0.125/0.125")
     run(*tools, "partition", "add", graph, "--ranks", given.ranks)
     on_ranks = ("mpiexec", "-n", given.ranks, "python", "-m", "hpcgnn")
-    model = "--model", "meshgraphnet", "--layers", 4, "--hidden", 16
-    learning = "--noise", 0.02, "--lr", 0.005, "--epochs", given.epochs, "--eval-every", 10
+    model = "--model", "meshgraphnet", "--layers", 3, "--hidden", 16
+    learning = "--noise", 0.02, "--lr", 0.01, "--epochs", given.epochs, "--eval-every", 10
     run(*on_ranks, "train", "--graph", graph, "--task", "fields", *model, *learning, "--run-dir", folder / "run")
     start = (TRAJECTORIES - 1) * times  # the last trajectory is for the test
     steps = "--start", start, "--steps", times - 1
