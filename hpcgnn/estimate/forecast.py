@@ -15,7 +15,7 @@ from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import CopyDirection, Size
 from hpcgnn.estimate.traffic import CountedLanes, HaloCounts, Nodes, Place, Traffic
 from hpcgnn.estimate.trial import Experiment, Trial
-from hpcgnn.graph.load import check_trainable
+from hpcgnn.graph.load import check_labelled, check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
@@ -250,7 +250,8 @@ class CountedGraph:
 
     def forecast(self, config: Config, ranks: int) -> Forecast:
         """Return the Forecast of a configuration on so many ranks. Raises ConfigError, or GraphError."""
-        check_trainable(self._file, task_traits(config.task.task).labels)
+        if task_traits(config.task.task).labels:
+            check_labelled(self._file)
         decided = plan(config, self._file.meta)
         if not decided.task.labels:
             raise ConfigError(

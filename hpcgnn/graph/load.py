@@ -39,7 +39,13 @@ def check_trainable(file: GraphFile, labelled: bool = True) -> None:
     promises. labelled: whether there must be classes.
     """
     check_structure(file)
-    if labelled and file.meta.num_classes == 0:
+    if labelled:
+        check_labelled(file)
+
+
+def check_labelled(file: GraphFile) -> None:
+    """Raise GraphError for a graph without labels."""
+    if file.meta.num_classes == 0:
         raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
 
 
@@ -213,7 +219,7 @@ def load_local_graph(
         if cluster is not None and order.number is not None:
             cluster = cluster[order.taken()]
         node_type, (labels, split), original_id = rows.node_type(), rows.labels(labelled), rows.original_id()
-        position = rows.position()
+        position = rows.position(dtype)
     with watch("plan"):
         others |= task_edges.read(file, original_id, cap, comm)
     local = LocalGraph(

@@ -101,7 +101,7 @@ class LocalGraph:
             None.
         outputs: int32 (m,), increasing: the own nodes that a layer computes, where it does not compute all (see
             graph/transforms/pruning.py). Fields that such a layer does not need are None.
-        position: (n_p, D), or None where the model reads none.
+        position: (n_p, D), or None where the file has none.
         task_edges: {name: edges} of the task, without weights and types (see `TaskEdges` in load.py).
         source: OwnRows of the graph file, where the task reads more of them; else None.
     """

@@ -176,11 +176,11 @@ class OwnRows:
         """See `read_original_id`."""
         return read_original_id(self.file, self.ranges, self.order.number)
 
-    def position(self) -> torch.Tensor | None:
-        """(n_p, D) in the computing type, or None. Raises GraphError for NaN and infinity."""
+    def position(self, dtype: torch.dtype) -> torch.Tensor | None:
+        """(n_p, D) of a type that is computed with, or None. Raises GraphError for NaN and infinity."""
         if not self.file.meta.num_dimensions:
             return None
-        found = torch.from_numpy(self.file.read(POSITION, self.ranges, NUMPY[self.dtype], self.order.number))
+        found = torch.from_numpy(self.file.read(POSITION, self.ranges, NUMPY[dtype], self.order.number))
         if not bool(found.isfinite().all()):
             raise GraphError(
                 f"{self.file.path}: {POSITION} has NaN or infinite numbers; mend the positions and add them again"

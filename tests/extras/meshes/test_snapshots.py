@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import torch
 
+from hpcgnn.comm import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
 from hpcgnn.extras.meshes.snapshots import Snapshots
+from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.hdf5 import write_attributes
 from hpcgnn.graphfile.storage import GraphFile, check_structure
 from hpcgnn.placement.ownership import Ownership
@@ -123,3 +125,15 @@ def test_files_without_snapshots_are_as_before(tmp_path):
     made.write(path, snapshots=None, given=np.zeros(59, np.uint8))
     with GraphFile(path) as file, pytest.raises(FormatError, match="nodes/given has shape"):
         check_structure(file)
+
+
+def test_positions_are_numbers_to_compute_with(tmp_path):
+    """Also where features are held in a narrower type, and whatever type the file has them in."""
+    position = np.random.default_rng(4).standard_normal((60, 3))
+    where, _ = made.write(tmp_path / "g.h5", ranks=1, position=position, bfloat16=True)
+    with GraphFile(tmp_path / "g.h5") as file:
+        clusters, comm = np.zeros(file.meta.num_clusters, np.int32), SoloCommunicator()
+        local = load_local_graph(file, clusters, comm, 1, "keep", torch.float32, feature_type=torch.bfloat16)
+    assert local.features.dtype == torch.bfloat16 and local.position.dtype == torch.float32
+    rows = np.argsort(where.order)[local.original_id]  # of the file, as they were written
+    assert torch.equal(local.position, torch.from_numpy(position[rows]).float())
