@@ -119,6 +119,7 @@ class Kernel:
         without: tuple[tuple[str, str, str, str], ...] = (),
         memory: str = "",
         partial: Callable[[Arguments], torch.Tensor | None] | None = None,
+        name: str = "",
     ) -> None:
         """Read the table.
 
@@ -129,8 +130,9 @@ class Kernel:
             without: (argument, size, other size, argument that is blamed): without the first, both sizes are the same.
             memory: the message of MemoryError where C returns another number than 0; "": the number is a result.
             partial: makes C's argument of this name, memory to work in, from the arguments.
+            name: for who watches; "": that of its C.
         """
-        self.name, self._function, self._body = function.removeprefix("hg_"), function, body
+        self.name, self._function, self._body = name or function.removeprefix("hg_"), function, body
         self.__doc__ = None if body is None else body.__doc__
         self.table, self._without, self._memory, self._partial = table, without, memory, partial
         self._values = {each: value for each, value in table.items() if not isinstance(value, str)}

@@ -33,6 +33,7 @@ _NO_MEMORY = "a product: no memory to work in"
         "sums": "optional type of weight (rows, streamed)",
     },
     memory=_NO_MEMORY,
+    name="multiply",
 )
 def _multiply(a: Arguments) -> None:
     x = a.x.to(a.weight.dtype)
@@ -42,9 +43,6 @@ def _multiply(a: Arguments) -> None:
         torch.mm(x, a.weight, out=a.out)
     else:
         torch.addmm(a.bias, x, a.weight, out=a.out)
-
-
-_multiply.name = "multiply"  # of who watches: a convolution is more
 
 
 def multiply(

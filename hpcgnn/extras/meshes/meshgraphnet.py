@@ -45,17 +45,17 @@ class MeshGraphNetConfig(ModelConfig):
     )
     keep_every: int = option(
         1,
-        "meshgraphnet: layers of which the states of edges are kept once",
-        details="K: states are kept where every K-th layer begins. The gradient makes the others again, K layers at a "
-        "time. Memory is least near the root of --layers, and results do not change.",
+        "meshgraphnet: keep the states of edges at every K-th layer",
+        details="The gradient makes the states of other layers again, K layers at a time. Memory is least near the "
+        "root of --layers. Results do not change.",
         least=1,
         by_model=True,
     )
     edge_states: str = option(
         "updated",
-        "meshgraphnet: edges of a layer are those before it, or encoded ones",
-        details="encoded: each layer begins with the edges as the encoder makes them, as nekRS-ML's Dist-GNN does. One "
-        "matrix of edges is then kept for all layers.",
+        "meshgraphnet: a layer reads updated edges, or encoded ones",
+        details="updated: the edges of the layer before. encoded: the encoder's edges in each layer, as in nekRS-ML's "
+        "Dist-GNN. One matrix of edges is then kept for all layers.",
         choices=("updated", "encoded"),
         by_model=True,
         on_resume="same",
@@ -110,9 +110,8 @@ class MeshGraphNet(Model):
         # Others than a layer's norms are unknown to the model.
         plain = replace(spec, options=replace(spec.options, norm="none", residual=False))
         super().__init__(plain, [layer(spec) for _ in range(layers)], [width] * layers)
-        cast(
-            Processor, self.convs[-1]
-        ).updates = False  # nobody reads the edges behind the last layer, whose sums are the same
+        # Nobody reads the edges behind the last layer. Their sums are the same.
+        cast(Processor, self.convs[-1]).updates = False
         self.node_encoder = perceptron(spec, spec.d_in, width)
         self.edge_encoder = perceptron(spec, spec.dimensions + 1 + spec.edge_features, width)
         self.decoder = perceptron(spec, width, spec.classes, norm=False)
@@ -122,8 +121,8 @@ class MeshGraphNet(Model):
         x = map_rows(self.node_encoder.rest, first)
         e = map_rows(self.edge_encoder, whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
         every, convs = cast(MeshGraphNetConfig, self.spec.options).keep_every, list(self.convs)
-        for first in range(0, len(convs), every):
-            process = functools.partial(_process, whole, convs[first : first + every])
+        for layer in range(0, len(convs), every):
+            process = functools.partial(_process, whole, convs[layer : layer + every])
             x, e = process(x, e) if every == 1 else remade(process, x, e)
         return map_rows(self.decoder, x)
 
@@ -176,7 +175,7 @@ def rule(of: RunPlan) -> Iterator[str]:
 
 def needs_positions(of: RunPlan) -> Iterator[str]:
     """Graphs without positions."""
-    if of.model is MODEL and not of.spec.dimensions:
+    if "positions" in of.layers.edges and not of.spec.dimensions:
         yield (
             f"--model {of.config.model.model} reads positions of nodes: expected a graph file with /nodes/position, "
             f"got {of.config.data.graph}; import the graph with positions"

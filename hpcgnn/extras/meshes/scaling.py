@@ -29,7 +29,7 @@ class Scaling(torch.nn.Module):
     def learn(self, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]], comm: Communicator) -> None:
         """Take the numbers of all nodes in (inputs, targets) of the training times: (n_p, columns). Collective.
 
-        Sums are of differences from the first row of all: a large mean takes no digits from the deviation.
+        Sums are of differences from the mean of the first time: a large mean takes no digits from the deviation.
         """
         moments = [_Moments(comm), _Moments(comm)]
         for pair in pairs:
@@ -46,7 +46,9 @@ class _Moments:
     """Sums of columns and of their squares."""
 
     def __init__(self, comm: Communicator) -> None:
-        self._comm, self._shift, self._sums = comm, None, None  # type: Communicator, torch.Tensor | None, torch.Tensor | None
+        self._comm = comm
+        self._shift: torch.Tensor | None = None
+        self._sums: torch.Tensor | None = None
 
     def add(self, values: torch.Tensor) -> None:
         """Take in rows (n_p, F). The first call is collective."""

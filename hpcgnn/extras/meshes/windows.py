@@ -115,10 +115,8 @@ class Windows:
         before, after = (self.history - 1) * self.lag, steps * self.lag
         found = np.arange(before, len(self.split) - after)
         inside = self.trajectory[found - before] == self.trajectory[found + after]
-        used = range(self.lag, after + 1, self.lag) if self.lag else [0]
-        if split == "train":
-            used = range(-before, after + 1, self.lag) if self.lag else [0]
-        for each in used:
+        first = -before if split == "train" else self.lag
+        for each in range(first, after + 1, self.lag) if self.lag else [0]:
             inside &= self.split[found + each] == SPLITS[split]
         return found[inside]
 
