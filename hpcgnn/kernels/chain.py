@@ -18,76 +18,89 @@ _PANEL = 16
 # The sizes of a table's shape differ by their text: hence `width + 0`.
 
 
+_READ: dict[str, str | float] = {
+    "z": "float (nodes, width)",
+    "z_index": "optional int32 [rows]",
+    "more": "optional type of z (others, width + 0)",
+    "more_index": "optional int32 [rows]",
+    "x": "optional type of z (rows, width + 0)",
+    "own": "optional contiguous type of z (width, width + 0)",
+    "scale": "optional type of z [width]",
+    "biases": "type of z [width * maps]",
+    "weights": "contiguous type of z (maps * width, width)",
+    "epsilon": 0.0,
+}
+_EVERY = ("z_index", "nodes", "rows", "z"), ("more_index", "others", "rows", "more")
+
+
+def _chosen(x: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
+    return x if index is None else x[index]
+
+
+def _hidden(a: Arguments) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """(what each activation makes, the result of the last map)."""
+    z, hidden, width = _chosen(a.z, a.z_index), [], a.z.shape[1]
+    for added in (
+        None if a.more is None else _chosen(a.more, a.more_index),
+        None if a.x is None else a.x @ a.own,
+    ):
+        z = z if added is None else z + added
+    for weight, bias in zip(a.weights.split(width), a.biases.split(width), strict=True):
+        if a.elu:
+            elu(h := torch.empty_like(z), z)
+        else:
+            h = z.clamp(min=0)
+        hidden.append(h)
+        z = torch.addmm(bias, h, weight)
+    return hidden, z
+
+
+def _normal(a: Arguments, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(normalised rows, 1 / their deviations)."""
+    apart = z - z.mean(1, keepdim=True)
+    inverse = (apart.square().mean(1, keepdim=True) + a.epsilon).rsqrt_()
+    return apart * inverse, inverse
+
+
 @kernel(
     "hg_chain_forward",
-    {
-        "z": "float (rows, width)",
-        "y": "written type of z (rows, width)",
-        "biases": "type of z [width * maps]",
-        "weights": "contiguous type of z (maps * width, width)",
-        "kept": "optional written contiguous type of z (maps * rows, width)",
-        "more": "optional type of z (rows, width)",
-        "x": "optional type of z (rows, width)",
-        "own": "optional contiguous type of z (width, width + 0)",
-        "scale": "optional type of z [width]",
-        "shift": "optional type of z [width]",
-        "normal": "optional written contiguous type of z (rows, width)",
-        "inverse": "optional written type of z [rows]",
-        "epsilon": 0.0,
-    },
+    {"y": "written type of z (rows, width + 0)", **_READ, "shift": "optional type of z [width]"},
+    without=_EVERY,
     memory=_NO_MEMORY,
 )
 def _chain(a: Arguments) -> None:
-    (rows, width), z = a.z.shape, a.z
-    for added in (a.more, None if a.x is None else a.x @ a.own):
-        z = z if added is None else z + added
-    for k, weight in enumerate(a.weights.split(width)):
-        h = torch.empty_like(a.y) if a.kept is None else a.kept[k * rows : (k + 1) * rows]
-        if a.elu:
-            elu(h, z)
-        else:
-            torch.clamp(z, min=0, out=h)
-        z = torch.addmm(a.biases[k * width : (k + 1) * width], h, weight)
+    _, z = _hidden(a)
     if a.scale is not None:
-        apart = z - z.mean(1, keepdim=True)
-        inverse = (apart.square().mean(1, keepdim=True) + a.epsilon).rsqrt_()
-        normal = apart * inverse
-        z = normal * a.scale + a.shift
-        if a.normal is not None:
-            a.normal.copy_(normal)
-            a.inverse.copy_(inverse[:, 0])
+        z = _normal(a, z)[0] * a.scale + a.shift
     torch.add(z, 0 if a.x is None else a.x, out=a.y)
 
 
 @kernel(
     "hg_chain_backward",
     {
-        "gy": "float (rows, width)",
-        "gz": "written type of gy (rows, width)",
-        "g_biases": "written type of gy [width * maps]",
-        "g_weights": "written contiguous type of gy (maps * width, width)",
-        "weights": "contiguous type of gy (maps * width, width)",
-        "kept": "contiguous type of gy (maps * rows, width)",
-        "x": "optional type of gy (rows, width)",
-        "own": "optional contiguous type of gy (width, width + 0)",
-        "gx": "optional written type of gy (rows, width)",
-        "g_own": "optional written contiguous type of gy (width, width + 0)",
-        "scale": "optional type of gy [width]",
-        "normal": "optional contiguous type of gy (rows, width)",
-        "inverse": "optional type of gy [rows]",
-        "g_norm": "optional written contiguous type of gy (2, width)",
+        "gz": "written type of z (rows, width + 0)",
+        "g_biases": "written type of z [width * maps]",
+        "g_weights": "written contiguous type of z (maps * width, width)",
+        "gy": "type of z (targets, width + 0)",
+        "gy_index": "optional int32 [rows]",
+        **_READ,
+        "gx": "optional written type of z (rows, width + 0)",
+        "g_own": "optional written contiguous type of z (width, width + 0)",
+        "g_norm": "optional written contiguous type of z (2, width)",
     },
+    without=(*_EVERY, ("gy_index", "targets", "rows", "gy")),
     memory=_NO_MEMORY,
 )
 def _chain_backward(a: Arguments) -> None:
-    (rows, width), g = a.gy.shape, a.gy
+    width, g = a.z.shape[1], _chosen(a.gy, a.gy_index)
+    (hidden, z), gy = _hidden(a), g
     if a.scale is not None:
-        scaled = g * a.scale
-        a.g_norm += torch.stack([(g * a.normal).sum(0), g.sum(0)])
-        along = (scaled * a.normal).mean(1, keepdim=True)
-        g = (scaled - scaled.mean(1, keepdim=True) - a.normal * along) * a.inverse[:, None]
-    for k in reversed(range(len(a.weights) // max(1, width))):
-        part, h = slice(k * width, (k + 1) * width), a.kept[k * rows : (k + 1) * rows]
+        scaled, (normal, inverse) = g * a.scale, _normal(a, z)
+        a.g_norm += torch.stack([(g * normal).sum(0), g.sum(0)])
+        along = (scaled * normal).mean(1, keepdim=True)
+        g = (scaled - scaled.mean(1, keepdim=True) - normal * along) * inverse
+    for k, h in reversed([*enumerate(hidden)]):
+        part = slice(k * width, (k + 1) * width)
         a.g_biases[part] += g.sum(0)
         a.g_weights[part].addmm_(h.t(), g)
         g = g @ a.weights[part].t()
@@ -95,7 +108,7 @@ def _chain_backward(a: Arguments) -> None:
     a.gz.copy_(g)
     if a.x is not None:
         a.g_own.addmm_(a.x.t(), g)
-        torch.addmm(a.gy, g, a.own.t(), out=a.gx)
+        torch.addmm(gy, g, a.own.t(), out=a.gx)
 
 
 def _compiled(x: torch.Tensor) -> bool:
@@ -103,14 +116,7 @@ def _compiled(x: torch.Tensor) -> bool:
 
 
 def chain(
-    y: torch.Tensor,
-    z: torch.Tensor,
-    weights: torch.Tensor,
-    biases: torch.Tensor,
-    kept: torch.Tensor | None = None,
-    *,
-    elu: bool,
-    **more: Any,
+    y: torch.Tensor, z: torch.Tensor, weights: torch.Tensor, biases: torch.Tensor, *, elu: bool, **more: Any
 ) -> None:
     """y = a(… a(a(z) W_1 + b_1) W_2 + b_2 …) W_K + b_K with a = ELU, or ReLU.
 
@@ -120,15 +126,14 @@ def chain(
         y, z: (n, F), rows contiguous and any distance apart, without overlap.
         weights: (K F, F), K > 0 matrices.
         biases: (K F,).
-        kept: (K n, F) for what each activation makes, or None.
-        more: `more` (n, F) is added to z. With x (n, F) and own (F, F), x own is added to z, and x to y at last. With
-            scale and shift (F,) and epsilon, layer norm follows the last product. If kept is given, normal (n, F) gets
-            its normalised rows, and inverse (n,) 1 / their deviations.
+        more: with z_index int32 (n,), z has any number of rows, and z[z_index] is taken. `more` (n, F), with more_index
+            likewise, is added to it. With x (n, F) and own (F, F), x own is added to z, and x to y at last. With scale
+            and shift (F,) and epsilon, layer norm follows the last product.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.
     """
-    _chain(z, y, biases, weights, kept, elu=elu, compiled=_compiled(z), **more)
+    _chain(y, z, weights=weights, biases=biases, elu=elu, compiled=_compiled(z), **more)
 
 
 def chain_backward(
@@ -136,15 +141,18 @@ def chain_backward(
     g_weights: torch.Tensor,
     g_biases: torch.Tensor,
     gy: torch.Tensor,
+    z: torch.Tensor,
     weights: torch.Tensor,
-    kept: torch.Tensor,
+    biases: torch.Tensor,
     *,
     elu: bool,
     **more: Any,
 ) -> None:
-    """gz = the gradient of z from that of `chain`'s result, and the others += those of weights and biases.
+    """gz (n, F) = the gradient of the chosen rows of z, and of `more`, from that of `chain`'s result, gy[gy_index].
 
-    Arguments are as there. Where it had x, gx = and g_own += the gradients of x and own. Where it had scale, g_norm
-    (2, F) += those of scale and shift; normal and inverse are read. No result depends on the number of threads.
+    The others += the gradients of weights and biases. Arguments are as there; what `chain` made on the way is made
+    again. With x, gx = and g_own += the gradients of x and own. With scale, g_norm (2, F) += those of scale and shift.
+    No result depends on the number of threads.
     """
-    _chain_backward(gy, gz, g_biases, g_weights, weights, kept, elu=elu, compiled=_compiled(gy), **more)
+    more |= {"z": z, "weights": weights, "biases": biases}
+    _chain_backward(gz, g_biases, g_weights, gy, elu=elu, compiled=_compiled(z), **more)

@@ -7,7 +7,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 
@@ -28,6 +28,7 @@ from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
 from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.operators import Attention, InDegree, Made, Messages, Operator, Relational, WeightedSum
 from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.row_functions import RowFunction
 from hpcgnn.ops.row_tiles import Matrix, sum_type
 
 Activated = TypeVar("Activated", ReluDropout, EluDropout)
@@ -257,7 +258,7 @@ class Graph:
 
     def propagate(
         self,
-        message: Callable[..., Any],
+        message: RowFunction,
         reduce: str | Sequence[str] = "sum",
         *,
         x_src: SparseRows | Input,
@@ -301,7 +302,7 @@ class Graph:
 
     def update_edges(
         self,
-        function: Callable[..., torch.Tensor],
+        function: RowFunction,
         *,
         x_src: SparseRows | Input,
         x_dst: torch.Tensor | None = None,
@@ -314,7 +315,7 @@ class Graph:
         at a time. Gradients reach x_src, x_dst, edge, and the parameters of `function`.
 
         Args:
-            function: a torch function of rows (E, …), as the message function of `propagate`: it returns (E, F).
+            function: of rows (E, …), as the message function of `propagate`: it returns (E, F).
             x_src, x_dst: owned rows.
             edge: (E_p, …), rows of the in-edges.
 
@@ -323,7 +324,7 @@ class Graph:
         """
         self._check_edges("update_edges", edge)
         if edge is None:  # the result has a row for each edge in any case
-            given, function = function, lambda *rows: given(*rows[:-1])
+            given, function = cast(Any, function), lambda *rows: given(*rows[:-1])
             edge = _dense(x_src).new_empty(self._edges.count, 0)
         return self.operator(Messages())(Rule(function, None, self._seed()), _dense(x_src), x_dst, edge)
 

@@ -10,7 +10,7 @@ So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F 
 less (linear_aggregation.py, additive_attention.py) use those.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,17 @@ from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
 from hpcgnn.ops.draws import torch_seed
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax
-from hpcgnn.ops.row_functions import captured_parameters, gradients
-from hpcgnn.ops.row_tiles import add_by_row, add_by_source, edge_tile_bytes, picked
+from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax, Sum
+from hpcgnn.ops.row_functions import (
+    RowFunction,
+    RowKernel,
+    Rows,
+    add_row_gradients,
+    parameters_of,
+    result_of,
+    tile_bytes,
+)
+from hpcgnn.ops.row_tiles import add_by_row, add_by_source
 
 
 @dataclass(frozen=True)
@@ -33,13 +41,13 @@ class Rule:
 
     Attributes:
         message: rows (E, …) of src, and of dst and edge where given -> messages (E, F), or (logits (E, H), values
-            (E, F)) for softmax.
+            (E, F)) for softmax. A RowKernel is for sum, mean or None.
         reduce: a name, or several; None: messages stay as they are, at the places of their edges.
         seed: of the function's draws from torch's generator.
         key, p: dropout of softmax's coefficients.
     """
 
-    message: Callable[..., Any]
+    message: RowFunction
     reduce: str | Sequence[str] | None
     seed: int = 0
     key: int = 0
@@ -89,7 +97,7 @@ class Propagation:
         """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example: Any  # whether it is a Message, the reducer says
-        example, parameters = captured_parameters(rule.message, [x for x in inputs if x is not None])
+        example, parameters = parameters_of(rule.message, [x for x in inputs if x is not None])
         rows = len(x_src) if edge is None or rule.reduce is not None else len(edge)
         return differentiable(Call(self, rule, rule.reducer(rows, example)), *inputs, *parameters)
 
@@ -125,7 +133,8 @@ class Call:
 
     def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
         """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
-        return self.rule.message(*_take(tile, part, *tensors[:3]))
+        parameters = [x for x in tensors[3:] if x is not None]
+        return result_of(self.rule.message, _take(tile, part, *tensors[:3]), parameters)
 
     def backward(
         self, gy: torch.Tensor, wanted: Sequence[bool], y: Any, *tensors: torch.Tensor | None
@@ -156,14 +165,24 @@ class Call:
         """Add a tile's gradients to `back` and to sums. In a method, so that no tensor of a tile outlives it: the next
         one would double the memory.
         """
-        _, g_dst, g_edge, *g_parameters = sums
-        leaves = _take(tile, part, *tensors[:3])
-        given = [w for w, x in zip(wanted[:3], tensors, strict=False) if x is not None]
-        asked = [x.requires_grad_() for x, w in zip(leaves, given, strict=True) if w]
-        asked += [p for p, w in zip(tensors[3:], wanted[3:], strict=True) if w and p is not None]
-        with torch.enable_grad():
-            message = self.rule.message(*leaves)
-        found = iter(_gradients(message, self.reducer, tile, asked))
+        _, g_dst, g_edge, *_ = sums
+        given = [x is not None for x in tensors]
+
+        def gradient(message: Any) -> Any:
+            if isinstance(self.rule.message, RowKernel):
+                assert isinstance(self.reducer, Sum), "its messages are not made again"
+                return self.reducer.rows_of_gradient(tile)
+            return self.reducer.gradient(tile, message)
+
+        found = iter(
+            add_row_gradients(
+                self.rule.message,
+                _take(tile, part, *tensors[:3]),
+                [x for x in tensors[3:] if x is not None],
+                [total for total, there in zip(sums, given, strict=True) if there],
+                gradient,
+            )
+        )
         if part.back is not None:  # as the sum for x_src is
             returns = part.block.returns
             to = tile.sources if returns is None else returns[tile.first : tile.last]
@@ -172,12 +191,10 @@ class Call:
             add_by_row(g_dst, tile, next(found))
         if g_edge is not None:
             g_edge[tile.at] = next(found)
-        for total, g in zip((g for g in g_parameters if g is not None), found, strict=True):
-            total += g
 
     def _tiles(self, part: StreamPart[Block], inputs: Sequence[torch.Tensor | None]) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)
-        edges = max(1, edge_tile_bytes() // (width * part.rows.element_size()))
+        edges = max(1, tile_bytes(self.rule.message) // (width * part.rows.element_size()))
         operator = self.operator
         return edge_tiles(part.block, edges, operator.ids, operator.column_ids(part.block, len(part.rows)))
 
@@ -188,20 +205,11 @@ def _take(
     x_src: torch.Tensor | None,
     x_dst: torch.Tensor | None,
     edge: torch.Tensor | None,
-) -> list[torch.Tensor]:
+) -> list[Rows]:
     """The rows of a tile's edges: of the sources, and of destinations and edges where there are such."""
-    taken = [picked(part.rows, tile.sources)]
+    taken: list[Rows] = [(part.rows, tile.sources)]
     if x_dst is not None:
-        taken.append(picked(x_dst, tile.owner))
+        taken.append((x_dst, tile.owner))
     if edge is not None:
-        taken.append(edge[tile.at])
+        taken.append((edge[tile.at], None))
     return taken
-
-
-def _gradients(message: Any, reducer: Reducer, tile: EdgeTile, asked: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The gradients of `asked`."""
-    outputs = message if isinstance(message, tuple) else (message,)
-    with torch.no_grad():
-        detached: Any = tuple(x.detach() for x in outputs) if len(outputs) > 1 else outputs[0].detach()
-        given = reducer.gradient(tile, detached)
-    return gradients(outputs, given if isinstance(given, tuple) else (given,), asked)

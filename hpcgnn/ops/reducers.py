@@ -54,9 +54,13 @@ class Sum:
         """Take y and its gradient, before the first tile of the backward pass."""
         self.gy = gy
 
+    def rows_of_gradient(self, tile: EdgeTile) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """A matrix and which of its rows are the gradient of a tile's messages, which do not matter; None: all."""
+        return self.gy, tile.owner
+
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return picked(self.gy, tile.owner)
+        return picked(*self.rows_of_gradient(tile))
 
 
 class Each(Sum):
@@ -68,8 +72,8 @@ class Each(Sum):
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         self.y[tile.at] = message
 
-    def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
-        return self.gy[tile.at]
+    def rows_of_gradient(self, tile: EdgeTile) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return self.gy[tile.at], None
 
 
 class Mean(Sum):

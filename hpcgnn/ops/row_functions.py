@@ -1,9 +1,10 @@
-"""Functions of rows that autograd differentiates, some rows at a time: the parameters that they use, their gradients.
+"""Functions of rows that are differentiated some rows at a time: the parameters that they use, their gradients.
 
 `map_rows` makes rows from rows of the same number. Only its inputs are kept: what the function makes on the way exists
-for a tile, and is made again for the gradient.
+for a tile, and is made again for the gradient, by autograd or by a RowKernel's own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,91 @@ from typing import Any
 import torch
 
 from hpcgnn.ops.operator_context import differentiable
-from hpcgnn.ops.row_tiles import edge_tile_bytes
+from hpcgnn.ops.row_tiles import KERNEL_TILES, edge_tile_bytes, picked
+
+#: (a matrix, which of its rows: int32, None: all of them).
+Rows = tuple[torch.Tensor, torch.Tensor | None]
+
+
+class RowKernel(ABC):
+    """A function of rows that knows its gradient. No tile of it passes through autograd.
+
+    Attributes:
+        width: of its result.
+        parameters: what it has gradients for besides rows; they may have been computed.
+    """
+
+    width: int
+    parameters: tuple[torch.Tensor, ...]
+
+    @abstractmethod
+    def forward(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The result (n, width) of n rows of each input. parameters: as above, without their history."""
+
+    @abstractmethod
+    def backward(
+        self,
+        gy: Rows,
+        inputs: Sequence[Rows],
+        parameters: Sequence[torch.Tensor],
+        sums: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        """The gradients of each input's rows; sums += those of parameters."""
+
+
+#: A function of rows (n, …), differentiable, or one that knows its gradient.
+RowFunction = Callable[..., Any] | RowKernel
+
+
+def parameters_of(function: RowFunction, inputs: Sequence[torch.Tensor]) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    """(the result for no rows, the parameters). Raises the errors of `captured_parameters`."""
+    if isinstance(function, RowKernel):
+        return inputs[0].new_empty(0, function.width), function.parameters
+    return captured_parameters(function, inputs)
+
+
+def result_of(function: RowFunction, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> Any:
+    """The function's result for chosen rows."""
+    if isinstance(function, RowKernel):
+        return function.forward(inputs, parameters)
+    return function(*(picked(x, index) for x, index in inputs))
+
+
+def add_row_gradients(
+    function: RowFunction,
+    inputs: Sequence[Rows],
+    parameters: Sequence[torch.Tensor],
+    sums: Sequence[torch.Tensor | None],
+    given: Callable[[Any], Any],
+) -> list[torch.Tensor]:
+    """The gradients of the rows of inputs, of those that have a sum.
+
+    sums: of each input and parameter, or None: not wanted. Those of parameters get their gradients added.
+    given: the gradient of a result, or of several; of None, for a RowKernel: Rows of it.
+    """
+    wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
+    if isinstance(function, RowKernel):
+        totals = [torch.zeros_like(p) if s is None else s for p, s in zip(parameters, of_parameters, strict=True)]
+        found = function.backward(given(None), inputs, parameters, totals)
+        return [g for g, w in zip(found, wanted, strict=True) if w]
+    leaves = [picked(x, index).detach().requires_grad_(w) for (x, index), w in zip(inputs, wanted, strict=True)]
+    asked = [p for p, s in zip(parameters, of_parameters, strict=True) if s is not None]
+    with torch.enable_grad():
+        result = function(*leaves)
+    outputs = result if isinstance(result, tuple) else (result,)
+    detached = tuple(x.detach() for x in outputs)
+    with torch.no_grad():
+        back = given(detached if isinstance(result, tuple) else detached[0])
+    rows = [x for x, w in zip(leaves, wanted, strict=True) if w]
+    found = gradients(outputs, back if isinstance(back, tuple) else (back,), [*rows, *asked])
+    for total, g in zip((s for s in of_parameters if s is not None), found[len(rows) :], strict=True):
+        total += g
+    return found[: len(rows)]
+
+
+def tile_bytes(function: RowFunction) -> int:
+    """What the rows of a tile may take together."""
+    return edge_tile_bytes() * (KERNEL_TILES if isinstance(function, RowKernel) else 1)
 
 
 def captured_parameters(
@@ -79,50 +164,48 @@ def gradients(
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
 
 
-def map_rows(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> torch.Tensor:
+def map_rows(function: RowFunction, *inputs: torch.Tensor) -> torch.Tensor:
     """function(*inputs): (n, F) from inputs (n, …), differentiably, where a row of it depends on its own rows alone.
 
     Raises ValueError if the function uses a tensor that was computed from parameters outside of it.
     """
-    example, parameters = captured_parameters(function, inputs)
+    example, parameters = parameters_of(function, inputs)
     assert isinstance(example, torch.Tensor), "the function makes one matrix"
     return differentiable(_RowMap(function, len(inputs), example), *inputs, *parameters)
 
 
 @dataclass(frozen=True)
 class _RowMap:
-    """example: the result for no rows."""
+    """given: how many inputs there are. example: the result for no rows."""
 
-    function: Callable[..., torch.Tensor]
+    function: RowFunction
     given: int
     example: torch.Tensor
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
-        inputs, n = tensors[: self.given], len(tensors[0])
-        y = self.example.new_empty(n, *self.example.shape[1:])
+        inputs, parameters = tensors[: self.given], tensors[self.given :]
+        y = self.example.new_empty(len(inputs[0]), *self.example.shape[1:])
         for rows in self._tiles(inputs):
-            y[rows] = self.function(*(x[rows] for x in inputs))
+            y[rows] = result_of(self.function, [(x[rows], None) for x in inputs], parameters)
         return y, tensors
 
     def backward(self, gy: torch.Tensor, wanted: Sequence[bool], *tensors: torch.Tensor) -> list[torch.Tensor | None]:
         """See `differentiable`."""
+        inputs, parameters, gy = tensors[: self.given], tensors[self.given :], gy.contiguous()
         sums = [torch.zeros_like(x) if w else None for x, w in zip(tensors, wanted, strict=True)]
-        for rows in self._tiles(tensors[: self.given]):
-            leaves = [x[rows].detach().requires_grad_(w) for x, w in zip(tensors[: self.given], wanted, strict=False)]
-            with torch.enable_grad():
-                y = self.function(*leaves)
-            both = [*leaves, *tensors[self.given :]]
-            found = gradients([y], [gy[rows]], [x for x, w in zip(both, wanted, strict=True) if w])
-            totals = [(number, total) for number, total in enumerate(sums) if total is not None]
-            for (number, total), g in zip(totals, found, strict=True):
-                (total[rows] if number < self.given else total).add_(g)
+        for rows in self._tiles(inputs):
+            back = gy[rows] if not isinstance(self.function, RowKernel) else (gy[rows], None)
+            taken = [(x[rows], None) for x in inputs]
+            found = add_row_gradients(self.function, taken, parameters, sums, lambda _, back=back: back)
+            for total, g in zip((x for x in sums[: self.given] if x is not None), found, strict=True):
+                total[rows] = g
         return sums
 
     def _tiles(self, inputs: Sequence[torch.Tensor]) -> Iterator[slice]:
         """Rows whose inputs and results take what those of a tile of edges may take: a tile is much Python, too."""
         width = sum(x[:1].numel() for x in (*inputs, self.example.new_empty(1, *self.example.shape[1:])))
-        step = max(1, edge_tile_bytes() // (max(1, width) * self.example.element_size()))
+        step = max(1, tile_bytes(self.function) // (max(1, width) * self.example.element_size()))
         return (slice(first, first + step) for first in range(0, len(inputs[0]), step))
 
 

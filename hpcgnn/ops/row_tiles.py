@@ -26,6 +26,8 @@ MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
 # The most bounds the memory.
 EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
+# A function of rows that is one kernel makes nothing else on the way. Its tiles are so many times as large.
+KERNEL_TILES = 4
 # Set by those who try out what a process of other threads would hold.
 _SET: ContextVar[int | None] = ContextVar("tile rows", default=None)
 
@@ -119,8 +121,10 @@ class Cast:
             part.copy_(out)
 
 
-def picked(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """x[index]. index: int32 (m,)."""
+def picked(x: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
+    """x[index], or x itself. index: int32 (m,) or None."""
+    if index is None:
+        return x
     out = x.new_empty(len(index), x.shape[1])
     kernels.pack(out, x, index)
     return out

@@ -17,38 +17,45 @@ def spaced(rows, width, gap, draw):
     return wide[:, :width], wide[:, width:]
 
 
+def picked_rows(rows, gap, width, draw):
+    """(some rows more, an index of `rows` of them, what is beside them)."""
+    matrix, beside = spaced(rows // 2 + 3, width, gap, draw)
+    return matrix, torch.randint(0, len(matrix), (rows,), generator=draw, dtype=torch.int32), beside
+
+
 @some_chains
 @pytest.mark.parametrize("elu, added", [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize("rows, maps, width", SIZES)
 def test_chain(kernels, threads, rows, maps, width, elu, added):
     draw = torch.Generator().manual_seed(rows + width)
-    (z, beside_z), (gy, _) = spaced(rows, width, 3, draw), spaced(rows, width, 5, draw)
     (y, beside_y), (gz, beside_gz) = spaced(rows, width, 4, draw), spaced(rows, width, 0, draw)
+    (x, beside_x), (gx, beside_gx) = spaced(rows, width, 2, draw), spaced(rows, width, 6, draw)
+    z, z_index, beside_z = picked_rows(rows, 3, width, draw)
+    gy, gy_index, _ = picked_rows(rows, 5, width, draw)
+    more, more_index, _ = picked_rows(rows, 0, width, draw)
     weights = torch.randn(maps * width, width, generator=draw) / width**0.5
     biases = torch.randn(maps * width, generator=draw)
-    (x, beside_x), (gx, beside_gx) = spaced(rows, width, 2, draw), spaced(rows, width, 6, draw)
-    own, (more, scale, shift) = (
+    own, (scale, shift) = (
         torch.randn(width, width, generator=draw) / width**0.5,
-        torch.randn(3, width, generator=draw),
+        torch.randn(2, width, generator=draw),
     )
-    inputs = [each.double().requires_grad_() for each in (z, weights, biases, x, own, scale, shift)]
-    more, epsilon = more.expand(rows, width).contiguous(), 1e-3
-    wanted = inputs[0] + inputs[3] @ inputs[4] + more.double() if added else inputs[0]
+    epsilon = 1e-3
+    if not added:
+        z, gy = z[z_index], gy[gy_index]
+    first = (z[z_index] if added else z).double().requires_grad_()
+    inputs = [first, *(each.double().requires_grad_() for each in (weights, biases, x, own, scale, shift))]
+    wanted = first + inputs[3] @ inputs[4] + more[more_index].double() if added else first
     for weight, bias in zip(inputs[1].split(width), inputs[2].split(width)):
         wanted = (functional.elu if elu else functional.relu)(wanted) @ weight + bias
     if added:
         wanted = inputs[3] + functional.layer_norm(wanted, (width,), *inputs[5:], epsilon)
-    wanted.backward(gy.double())
-    kept, alone = torch.full((maps * rows, width), torch.nan), torch.empty(rows, width)
-    given = {"x": x, "own": own, "scale": scale} if added else {}
-    once = {"more": more, "shift": shift, "epsilon": epsilon} if added else {}
-    norm = {"normal": torch.full((rows, width), torch.nan), "inverse": torch.empty(rows)} if added else {}
-    chain(y, z, weights, biases, kept, elu=elu, **given, **once, **norm)
-    chain(alone, z, weights, biases, elu=elu, **given, **once)
-    assert torch.equal(y, alone), "whether anything is kept changes nothing"
+    wanted.backward((gy[gy_index] if added else gy).double())
+    given = {"z_index": z_index, "more": more, "more_index": more_index, "x": x, "own": own} if added else {}
+    given |= {"scale": scale, "epsilon": epsilon} if added else {}
+    chain(y, z, weights, biases, elu=elu, **given, shift=shift if added else None)
     sums = [torch.ones_like(weights), torch.ones_like(biases), torch.ones_like(own), torch.ones(2, width)]
-    more_sums = {"g_own": sums[2], "g_norm": sums[3], "gx": gx} if added else {}
-    chain_backward(gz, *sums[:2], gy, weights, kept, elu=elu, **given, **norm, **more_sums)
+    given |= {"g_own": sums[2], "g_norm": sums[3], "gx": gx, "gy_index": gy_index} if added else {}
+    chain_backward(gz, *sums[:2], gy, z, weights, biases, elu=elu, **given)
     found = [y, gz, sums[0] - 1, sums[1] - 1, gx, sums[2] - 1, *(sums[3] - 1)]
     known = [wanted.detach(), *(each.grad for each in inputs)]
     for mine, right in list(zip(found, known, strict=True))[: None if added else 4]:
@@ -64,13 +71,11 @@ def test_no_bit_depends_on_the_threads(kernels, set_threads):
     z, gy, x, weights, own = (torch.randn(rows, 32, generator=draw) for rows in (5000, 5000, 5000, 96, 32))
     for threads in (1, 2, 3):
         set_threads(threads)
-        y, gz, gx, kept, normal, g_weights, g_own = (
-            torch.zeros(rows, 32) for rows in (5000, 5000, 5000, 15000, 5000, 96, 32)
-        )
-        g_biases, inverse, g_norm, scale = torch.zeros(96), torch.zeros(5000), torch.zeros(2, 32), x[0]
-        both = {"elu": True, "x": x, "own": own, "scale": scale, "normal": normal, "inverse": inverse}
-        chain(y, z, weights, g_biases, kept, shift=x[1], **both)
+        y, gz, gx, g_weights, g_own = (torch.zeros(rows, 32) for rows in (5000, 5000, 5000, 96, 32))
+        g_biases, g_norm, biases = torch.zeros(96), torch.zeros(2, 32), weights[:3].flatten()
+        both = {"elu": True, "x": x, "own": own, "scale": x[0]}
+        chain(y, z, weights, biases, shift=x[1], **both)
         sums = {"gx": gx, "g_own": g_own, "g_norm": g_norm}
-        chain_backward(gz, g_weights, g_biases, gy, weights, kept, **both, **sums)
+        chain_backward(gz, g_weights, g_biases, gy, z, weights, biases, **both, **sums)
         found.append((y, gz, g_weights, g_biases, *sums.values()))
     assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))

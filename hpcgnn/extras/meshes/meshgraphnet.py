@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from hpcgnn.extras.meshes.perceptron import ACTIVATIONS, Perceptron
+from hpcgnn.extras.meshes.perceptron import ACTIVATIONS, Part, Perceptron
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
@@ -86,20 +86,15 @@ class Processor(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         source, target, _ = self.edge.first.weight.split(self.width)
-        x_dst = torch.addmm(self.edge.first.bias, x, target)
+        of_edge = self.edge.rows(Part(), Part(), Part(slice(2 * self.width, None), added=True))
+        ends = {"x_src": x @ source, "x_dst": torch.addmm(self.edge.first.bias, x, target)}
         if self.updates:
-            e = graph.update_edges(self._edge, x_src=x @ source, x_dst=x_dst, edge=e)
+            e = graph.update_edges(of_edge, **ends, edge=e)
             y = graph.sum_edges(e)
         else:
-            y = graph.propagate(self._edge, "sum", x_src=x @ source, x_dst=x_dst, edge=e)
-        return map_rows(self._node, x, y), e
-
-    def _edge(self, source: torch.Tensor, target: torch.Tensor, edge: torch.Tensor) -> torch.Tensor:
-        return self.edge.added(edge, self.edge.first.weight[2 * self.width :], source, target)
-
-    def _node(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        own, neighbours = self.node.first.weight.split(self.width)
-        return self.node.added(x, own, torch.addmm(self.node.first.bias, y, neighbours))
+            y = graph.propagate(of_edge, "sum", **ends, edge=e)
+        of_node = self.node.rows(Part(slice(self.width), added=True), Part(slice(self.width, None)))
+        return map_rows(of_node, x, y), e
 
 
 class MeshGraphNet(Model):
@@ -118,13 +113,13 @@ class MeshGraphNet(Model):
 
     def forward(self, whole: Graph) -> torch.Tensor:
         first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))
-        x = map_rows(self.node_encoder.rest, first)
-        e = map_rows(self.edge_encoder, whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
+        x = map_rows(self.node_encoder.rows(Part()), first)
+        e = self.edge_encoder.map(whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
         every, convs = cast(MeshGraphNetConfig, self.spec.options).keep_every, list(self.convs)
         for layer in range(0, len(convs), every):
             process = functools.partial(_process, whole, convs[layer : layer + every])
             x, e = process(x, e) if every == 1 else remade(process, x, e)
-        return map_rows(self.decoder, x)
+        return self.decoder.map(x)
 
     @property
     def prunable_layers(self) -> int:

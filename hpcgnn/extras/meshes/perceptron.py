@@ -1,11 +1,13 @@
 """Perceptrons of many rows: linear maps with an activation in between, and layer norm at the end.
 
-The maps from hidden rows to hidden rows are one call of a kernel with ReLU or ELU (kernels/chain.py). For the gradient
-it keeps all hidden rows, so a perceptron is for a tile of rows (ops/row_functions.py).
+A function of some inputs' rows is made of one: the first map is split between them. Where all maps behind it are square
+and the activation is ReLU or ELU, it is one kernel (kernels/chain.py) with its gradient, which keeps nothing. Else it
+is torch's, for a tile of rows (ops/row_functions.py).
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from torch.nn import functional
 
 from hpcgnn import kernels
 from hpcgnn.nn.linear import Linear
+from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, map_rows
+from hpcgnn.ops.row_tiles import picked
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": functional.relu,
@@ -24,6 +28,16 @@ ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 #: What the kernel knows.
 _CHAINED = ("relu", "elu")
+
+
+@dataclass(frozen=True)
+class Part:
+    """How an input enters: by these rows of the first map's weight, None: it is a product already, with the bias in
+    one of them. added: whether the input is added to the result.
+    """
+
+    of_first: slice | None = None
+    added: bool = False
 
 
 class Perceptron(nn.Module):
@@ -37,85 +51,106 @@ class Perceptron(nn.Module):
         self.linears = nn.ModuleList(Linear(a, b, dtype=dtype) for a, b in itertools.pairwise(widths))
         self.norm = nn.LayerNorm(widths[-1], dtype=dtype) if norm else None
         self.activation = activation
-        self._square = sum(a == b for a, b in itertools.pairwise(widths[1:]))
+        self._square = len(widths) - 2 - (widths[-1] != widths[-2])
+        self._chained = self._square > 0 and activation in _CHAINED and not (norm and widths[-1] != widths[-2])
 
     @property
     def first(self) -> Any:
         """The first map, a Linear."""
         return self.linears[0]
 
-    def rest(self, z: torch.Tensor) -> torch.Tensor:
-        """What comes behind the first map, from its result z."""
-        act, maps, norm = ACTIVATIONS[self.activation], list[Any](self.linears)[1:], self.norm
-        if self._square and self.activation in _CHAINED:
-            maps = maps[self._square :]
-            z, norm = self._chain(z, None if maps else norm), norm if maps else None
-        for linear in maps:
-            z = linear(act(z))
-        return z if norm is None else norm(z)
+    def rows(self, *parts: Part) -> RowFunction:
+        """The perceptron as a function of rows of so many inputs, for `map_rows` and the like, in this pass. Its output
+        is as wide as its hidden rows.
+        """
+        return _Chain(self, parts) if self._chained else lambda *inputs: self._of(parts, *inputs)
 
-    def added(
-        self, x: torch.Tensor, own: torch.Tensor, z: torch.Tensor, more: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """x + what comes behind the first map, of which x own is a part, and z and `more` are the others."""
-        if self.activation in _CHAINED:
-            return self._chain(z, self.norm, more, x, own)
-        return x + self.rest(torch.addmm(z if more is None else z + more, x, own))
+    def map(self, x: torch.Tensor) -> torch.Tensor:
+        """The result for x, where x is kept, and for an output of another width the last hidden rows."""
+        y = map_rows(self.rows(Part(slice(None))), x)
+        last, act = list[Any](self.linears)[1 + self._square :], ACTIVATIONS[self.activation]
+        return map_rows(lambda rows: last[0](act(rows)), y) if self._chained and last else y
 
-    def _chain(self, z: torch.Tensor, norm: nn.LayerNorm | None, *added: torch.Tensor | None) -> torch.Tensor:
-        more, x, own = added or (None, None, None)
-        scale, shift, epsilon = (None, None, 0.0) if norm is None else (norm.weight, norm.bias, norm.eps)
-        maps = list[Any](self.linears)[1 : 1 + self._square]
-        parameters = *(each.weight for each in maps), *(each.bias for each in maps)
-        return _Chain.apply(self.activation == "elu", epsilon, z, more, x, own, scale, shift, *parameters)
+    def _of(self, parts: Sequence[Part], *inputs: torch.Tensor) -> torch.Tensor:
+        z: Any = 0 if any(part.of_first is None for part in parts) else self.first.bias
+        y: Any = 0
+        for x, part in zip(inputs, parts, strict=True):
+            z = z + (x if part.of_first is None else x @ self.first.weight[part.of_first])
+            y = y + x if part.added else y
+        for linear in list[Any](self.linears)[1:]:
+            z = linear(ACTIVATIONS[self.activation](z))
+        return y + (z if self.norm is None else self.norm(z))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.rest(self.first(x))
+        return self._of((Part(slice(None)),), x)
 
 
-class _Chain(torch.autograd.Function):
-    """See kernels.chain. others: more, x, own, scale, shift, or None for each; weights of the maps, biases."""
+class _Chain(RowKernel):
+    """A Perceptron by kernels.chain. An input that is added goes through the kernel's own product, the others' products
+    come before it: there may be one, or two that are products already.
+    """
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        elu: bool,
-        epsilon: float,
-        z: torch.Tensor,
-        *others: torch.Tensor | None,
-    ) -> torch.Tensor:
-        (more, x, own, scale, shift), parameters = others[:5], list[Any](others[5:])
-        y, maps = torch.empty_like(z), len(parameters) // 2
-        weights, biases = torch.cat(parameters[:maps]), torch.cat(parameters[maps:])
-        given = {"x": x, "own": own, "scale": scale}
-        kept = None
-        if any(ctx.needs_input_grad):
-            kept = z.new_empty(maps * len(z), z.shape[1])
-            if scale is not None:
-                given |= {"normal": torch.empty_like(y), "inverse": z.new_empty(len(z))}
-        kernels.chain(y, z, weights, biases, kept, elu=elu, more=more, shift=shift, epsilon=epsilon, **given)
-        ctx.save_for_backward(weights, kept, *given.values())
-        ctx.elu, ctx.names, ctx.more = elu, [*given], more is not None
+    def __init__(self, of: Perceptron, parts: Sequence[Part]) -> None:
+        maps = list[Any](of.linears)[1 : 1 + of._square]
+        self.width, self._elu, self._parts = of.first.weight.shape[1], of.activation == "elu", parts
+        made = {"weights": torch.cat([each.weight for each in maps]), "biases": torch.cat([each.bias for each in maps])}
+        self._epsilon = 0.0
+        if of.norm is not None:
+            made |= {"scale": of.norm.weight, "shift": of.norm.bias}
+            self._epsilon = of.norm.eps
+        for part in parts:
+            if part.of_first is not None:
+                made["own" if part.added else "first"] = of.first.weight[part.of_first]
+        if "first" in made:
+            made["bias"] = of.first.bias
+        self._names, self.parameters = [*made], (*made.values(),)
+
+    def _given(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
+        """The kernel's arguments; `first` and `bias` are taken by what comes before it."""
+        given = {**dict(zip(self._names, parameters, strict=True)), "elu": self._elu, "epsilon": self._epsilon}
+        first, bias = given.pop("first", None), given.pop("bias", None)
+        for part, (x, index) in zip(self._parts, inputs, strict=True):
+            if part.added:
+                given["x"] = picked(x, index)
+            elif part.of_first is not None:
+                given["z"] = torch.addmm(bias, picked(x, index), first)
+            else:
+                name = "more" if "z" in given else "z"
+                given |= {name: x, f"{name}_index": index}
+        return given
+
+    def forward(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+        given = self._given(inputs, parameters)
+        index = given.get("z_index")
+        y = given["z"].new_empty(len(given["z"] if index is None else index), self.width)
+        kernels.chain(y, **given)
         return y
 
-    @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (weights, kept, *rest), gy = ctx.saved_tensors, gy.contiguous()
-        given = dict(zip(ctx.names, rest, strict=True))
-        gx = None if given["x"] is None else torch.empty_like(gy)
-        g_own = None if gx is None else torch.zeros_like(given["own"])
-        g_norm = None if given["scale"] is None else gy.new_zeros(2, gy.shape[1])
-        gz, g_weights, g_biases = torch.empty_like(gy), torch.zeros_like(weights), weights.new_zeros(len(weights))
-        given |= {"gx": gx, "g_own": g_own, "g_norm": g_norm}
-        kernels.chain_backward(gz, g_weights, g_biases, gy, weights, kept, elu=ctx.elu, **given)
-        of_maps = *g_weights.split(weights.shape[1]), *g_biases.split(weights.shape[1])
-        return (
-            None,
-            None,
-            gz,
-            gz if ctx.more else None,
-            gx,
-            g_own,
-            *(g_norm if g_norm is not None else (None, None)),
-            *of_maps,
-        )
+    def backward(
+        self,
+        gy: Rows,
+        inputs: Sequence[Rows],
+        parameters: Sequence[torch.Tensor],
+        sums: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor]:
+        given, total = self._given(inputs, parameters), dict(zip(self._names, sums, strict=True))
+        given.pop("shift", None)
+        rows = len(gy[0] if gy[1] is None else gy[1])
+        gz = gx = gy[0].new_empty(rows, self.width)
+        if "own" in total:
+            gx = torch.empty_like(gz)
+            given |= {"gx": gx, "g_own": total["own"]}
+        if "scale" in total:
+            given["g_norm"] = gz.new_zeros(2, self.width)
+        kernels.chain_backward(gz, total["weights"], total["biases"], gy[0], gy_index=gy[1], **given)
+        for name, g in zip(("scale", "shift"), given.get("g_norm", ()), strict=False):
+            total[name] += g
+        found = []
+        for part, (x, index) in zip(self._parts, inputs, strict=True):
+            if part.added or part.of_first is None:
+                found.append(gx if part.added else gz)
+            else:
+                total["first"].addmm_(picked(x, index).t(), gz)
+                total["bias"] += gz.sum(0)
+                found.append(gz @ parameters[self._names.index("first")].t())
+        return found

@@ -1,8 +1,8 @@
 /* Chains of square linear maps with an activation before each: the hidden layers of a perceptron.
  * There may be a map of other rows x, the result of which is added to z, layer norm behind the chain, and x added to all.
  *
- * A thread takes a block of rows through all maps while it is in the first-level cache. Forwards what an activation has
- * made is stored if it is asked for; backwards it is read, and the gradients of a block pass through all maps likewise.
+ * A thread takes a block of rows through all maps while it is in the first-level cache. Backwards it does so again, keeps
+ * what the activations make in its own memory, and takes the gradients of the block through all maps likewise.
  * Each share of the rows has its own sums of the gradients of weights and biases, which are added in order: no result
  * depends on the number of threads.
  */
@@ -20,7 +20,7 @@
 typedef struct {
     const hg_chain_args *a;
     const hg_kernels *table;
-    float *panels;              /* of each map, and of `own` behind them; backwards transposed */
+    float *panels;              /* of each map, and of `own` behind them; those of gradients are transposed */
     int64_t stride;             /* between rows of a thread's: such that they do not share few sets of the cache */
 } hg_chain;
 
@@ -41,20 +41,23 @@ static int64_t maps_of(const hg_chain_args *a)
 }
 
 /* By every thread of a parallel region. */
-static void pack_maps(const hg_chain *c, int64_t down, int64_t across)
+static void pack_maps(const hg_chain *c, int transposed)
 {
+    const int64_t down = transposed ? 1 : c->a->width, across = transposed ? c->a->width : 1;
     for (int64_t k = 0; k < maps_of(c->a); k++) {
         const hg_weights w = map_of(c, k);
         hg_pack_weights(&w, k < c->a->maps ? c->a->weights + k * c->a->width * c->a->width : c->a->own, down, across);
     }
 }
 
-/* to = from, or += it if `add`: `num` rows. */
-static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const float *from, int64_t stride, int64_t num, int add)
+/* to (num, width) = rows first, first + 1, … of `from`, or those that index names, or += them if `add`. */
+static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const float *from, int64_t stride,
+                      const int32_t *index, int64_t first, int64_t num, int add)
 {
-    for (int64_t i = 0; i < num; i++)
-        (add ? c->table->add_row[HG_F32] : c->table->copy_row[HG_F32][HG_F32])(to + i * to_stride, from + i * stride,
-                                                                               c->a->width, 1);
+    for (int64_t i = 0; i < num; i++) {
+        const float *row = from + (index ? index[first + i] : first + i) * stride;
+        (add ? c->table->add_row[HG_F32] : c->table->copy_row[HG_F32][HG_F32])(to + i * to_stride, row, c->a->width, 1);
+    }
 }
 
 static int threads_for(const hg_chain_args *a, int num_threads)
@@ -95,11 +98,62 @@ static void deactivate(const hg_chain *c, float *g, int64_t stride, const float 
     }
 }
 
+/* What a thread has of a block. hidden: of each activation, HG_ROWS rows, `step` numbers apart. */
+typedef struct {
+    float *product;             /* (HG_ROWS, stride); so are the next two */
+    float *other;
+    float *gy;
+    float *normal;              /* (HG_ROWS, width) */
+    float *inverse;             /* (HG_ROWS) */
+    float *hidden;
+    int64_t step;
+} hg_chain_block;
+
+static int64_t memory_of_block(const hg_chain *c, int64_t kept)
+{
+    return HG_ROWS * (3 * c->stride + (kept + 1) * c->a->width + 1);
+}
+
+static hg_chain_block block_in(const hg_chain *c, float *memory, int64_t kept)
+{
+    const int64_t rows = HG_ROWS * c->stride, size = HG_ROWS * c->a->width;
+    float *normal = memory + 3 * rows, *hidden = normal + size;
+    return (hg_chain_block){memory, memory + rows, memory + 2 * rows, normal, hidden + kept * size, hidden,
+                            kept > 1 ? size : 0};
+}
+
+/* A block's rows of y behind layer norm; y NULL: only what their gradient reads. */
+static void block_forward(const hg_chain *c, const hg_chain_block *b, int64_t first, int64_t num, float *y)
+{
+    const hg_chain_args *a = c->a;
+    const int64_t width = a->width;
+    const hg_ahead none = {0};
+    take_rows(c, b->product, c->stride, a->z, a->z_stride, a->z_index, first, num, 0);
+    if (a->more)
+        take_rows(c, b->product, c->stride, a->more, a->more_stride, a->more_index, first, num, 1);
+    if (a->x) {
+        const hg_weights own = map_of(c, a->maps);
+        hg_multiply_block(&own, b->product, c->stride, a->x + first * a->x_stride, a->x_stride, NULL, num, 1, &none);
+    }
+    for (int64_t k = 0; k < a->maps; k++) {
+        float *h = b->hidden + k * b->step;
+        const int last = k == a->maps - 1 && !a->scale;
+        const hg_weights w = map_of(c, k);
+        activate(c, h, b->product, c->stride, num);
+        if (!last || y)
+            hg_multiply_block(&w, last ? y : b->product, last ? a->y_stride : c->stride, h, width, a->biases + k * width,
+                              num, 0, &none);
+    }
+    if (a->scale)
+        c->table->products.layer_norm(y, a->y_stride, b->normal, b->inverse, b->product, c->stride, a->scale, a->shift,
+                                      (float)a->epsilon, num, width);
+}
+
 /* Returns 0, or -1: no memory. */
 HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a)
 {
     hg_chain c = chain_of(path, a);
-    const int64_t size = maps_of(a) * a->width * a->width, scratch = HG_ROWS * (a->width + c.stride + 1);
+    const int64_t size = maps_of(a) * a->width * a->width, scratch = memory_of_block(&c, 1);
     static _Thread_local hg_memory memory;
     num_threads = threads_for(a, num_threads);
     float *all = c.panels = hg_kept(&memory, (size + num_threads * scratch) * (int64_t)sizeof *all);
@@ -107,104 +161,85 @@ HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a
         return -1;
     #pragma omp parallel num_threads(num_threads)
     {
-        float *hidden = all + size + omp_get_thread_num() * scratch, *product = hidden + HG_ROWS * a->width;
-        const hg_ahead none = {0};
-        pack_maps(&c, a->width, 1);
+        const hg_chain_block block = block_in(&c, all + size + omp_get_thread_num() * scratch, 1);
+        pack_maps(&c, 0);
         #pragma omp for schedule(dynamic, 4)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
             const int64_t num = hg_least(a->rows - first, HG_ROWS);
-            const float *x = a->x + first * a->x_stride;
             float *y = a->y + first * a->y_stride;
-            take_rows(&c, product, c.stride, a->z + first * a->z_stride, a->z_stride, num, 0);
-            if (a->more)
-                take_rows(&c, product, c.stride, a->more + first * a->more_stride, a->more_stride, num, 1);
-            if (a->x) {
-                const hg_weights own = map_of(&c, a->maps);
-                hg_multiply_block(&own, product, c.stride, x, a->x_stride, NULL, num, 1, &none);
-            }
-            for (int64_t k = 0; k < a->maps; k++) {
-                float *h = a->kept ? a->kept + (k * a->rows + first) * a->width : hidden;
-                const int last = k == a->maps - 1 && !a->scale;
-                const hg_weights w = map_of(&c, k);
-                activate(&c, h, product, c.stride, num);
-                hg_multiply_block(&w, last ? y : product, last ? a->y_stride : c.stride, h, a->width,
-                                  a->biases + k * a->width, num, 0, &none);
-            }
-            if (a->scale)
-                c.table->products.layer_norm(y, a->y_stride, a->kept ? a->normal + first * a->width : hidden,
-                                            a->kept ? a->inverse + first : product + HG_ROWS * c.stride, product, c.stride,
-                                            a->scale, a->shift, (float)a->epsilon, num, a->width);
+            block_forward(&c, &block, first, num, y);
             if (a->x)
-                take_rows(&c, y, a->y_stride, x, a->x_stride, num, 1);
+                take_rows(&c, y, a->y_stride, a->x, a->x_stride, NULL, first, num, 1);
         }
     }
     return 0;
 }
 
-/* A block's rows of gz, and its part of a share's sums. product: room for two blocks. */
-static void block_backward(const hg_chain *c, float *sums, float *product, int64_t first)
+/* A block's rows of gz, and its part of a share's sums. back: the maps transposed. */
+static void block_backward(const hg_chain *c, const hg_chain *back, const hg_chain_block *b, float *sums, int64_t first)
 {
     const hg_chain_args *a = c->a;
-    const int64_t num = hg_least(a->rows - first, HG_ROWS), width = a->width;
+    const int64_t num = hg_least(a->rows - first, HG_ROWS), width = a->width, stride = c->stride;
     const hg_ahead none = {0};
-    const float *g = a->gy + first * a->gy_stride;
-    int64_t stride = a->gy_stride;
+    float *g = b->other, *next = b->product;
+    block_forward(c, b, first, num, NULL);
+    take_rows(c, b->gy, stride, a->gy, a->gy_stride, a->gy_index, first, num, 0);
     if (a->scale) {
-        float *of_norm = sums + maps_of(a) * width * (width + 1), *to = product + a->maps % 2 * HG_ROWS * c->stride;
-        c->table->of[HG_F32]->between.bias_gradient(of_norm + width, g, stride, num, width);
-        c->table->products.layer_norm_gradient(to, c->stride, g, stride, a->normal + first * width, a->inverse + first, a->scale,
-                                       of_norm, num, width);
-        g = to;
-        stride = c->stride;
-    }
+        float *of_norm = sums + maps_of(a) * width * (width + 1);
+        c->table->of[HG_F32]->between.bias_gradient(of_norm + width, b->gy, stride, num, width);
+        c->table->products.layer_norm_gradient(g, stride, b->gy, stride, b->normal, b->inverse, a->scale, of_norm, num, width);
+    } else
+        g = b->gy;
     for (int64_t k = a->maps - 1; k >= 0; k--) {
-        const float *h = a->kept + (k * a->rows + first) * width;
+        const float *h = b->hidden + k * b->step;
         float *of_map = sums + k * width * (width + 1);
-        const hg_weights w = map_of(c, k);
+        const hg_weights w = map_of(back, k);
         c->table->of[HG_F32]->between.bias_gradient(of_map + width * width, g, stride, num, width);
         for (int64_t p = 0; p < width; p += HG_PANEL)
             w.kernels->multiply_transposed(of_map + p * width, h, width, g + p, stride, num, width);
-        const int64_t to_stride = k ? c->stride : a->gz_stride;
-        float *to = k ? product + k % 2 * HG_ROWS * c->stride : a->gz + first * to_stride;
-        hg_multiply_block(&w, to, to_stride, g, stride, NULL, num, 0, &none);
-        deactivate(c, to, to_stride, h, num);
-        g = to;
-        stride = to_stride;
+        hg_multiply_block(&w, next, stride, g, stride, NULL, num, 0, &none);
+        deactivate(c, next, stride, h, num);
+        g = next;
+        next = g == b->product ? b->other : b->product;
     }
     if (a->x) {
-        const hg_weights own = map_of(c, a->maps);
+        const hg_weights own = map_of(back, a->maps);
         float *gx = a->gx + first * a->gx_stride;
         for (int64_t p = 0; p < width; p += HG_PANEL)
             own.kernels->multiply_transposed(sums + (a->maps * (width + 1) + p) * width, a->x + first * a->x_stride,
                                              a->x_stride, g + p, stride, num, width);
-        take_rows(c, gx, a->gx_stride, a->gy + first * a->gy_stride, a->gy_stride, num, 0);
+        take_rows(c, gx, a->gx_stride, b->gy, stride, NULL, 0, num, 0);
         hg_multiply_block(&own, gx, a->gx_stride, g, stride, NULL, num, 1, &none);
     }
+    take_rows(c, a->gz + first * a->gz_stride, a->gz_stride, g, stride, NULL, 0, num, 0);
 }
 
 /* All gradients from that of y. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_chain_backward(int path, int num_threads, const hg_chain_args *a)
 {
     hg_chain c = chain_of(path, a);
-    const int64_t width = a->width, maps = maps_of(a), size = maps * width * width, scratch = 2 * HG_ROWS * c.stride;
+    hg_chain back = c;
+    const int64_t width = a->width, maps = maps_of(a), size = maps * width * width, scratch = memory_of_block(&c, a->maps);
     const int64_t blocks = (a->rows + HG_ROWS - 1) / HG_ROWS, sums_size = (maps * (width + 1) + 2) * width;
     const int64_t shares = hg_least((a->rows + HG_CHAIN_SHARE_ROWS - 1) / HG_CHAIN_SHARE_ROWS, HG_CHAIN_SHARES);
     static _Thread_local hg_memory memory;
     num_threads = threads_for(a, num_threads);
     float *all = c.panels =
-        hg_kept(&memory, (size + shares * sums_size + num_threads * scratch) * (int64_t)sizeof *all);
+        hg_kept(&memory, (2 * size + shares * sums_size + num_threads * scratch) * (int64_t)sizeof *all);
     if (!all)
         return -1;
-    float *all_sums = all + size, *scratches = all_sums + shares * sums_size;
+    back.panels = all + size;
+    float *all_sums = back.panels + size, *scratches = all_sums + shares * sums_size;
     #pragma omp parallel num_threads(num_threads)
     {
-        float *product = scratches + omp_get_thread_num() * scratch;
-        pack_maps(&c, 1, width);
+        const hg_chain_block block = block_in(&c, scratches + omp_get_thread_num() * scratch, a->maps);
+        pack_maps(&c, 0);
+        pack_maps(&back, 1);
         #pragma omp for schedule(dynamic, 1)
         for (int64_t s = 0; s < shares; s++) {
             memset(all_sums + s * sums_size, 0, (size_t)sums_size * sizeof *all_sums);
             for (int64_t b = s * blocks / shares; b < (s + 1) * blocks / shares; b++)
-                block_backward(&c, all_sums + s * sums_size, product, b * HG_ROWS);
+                block_backward(&c, &back, &block, all_sums + s * sums_size, b * HG_ROWS);
         }
         #pragma omp for schedule(static)
         for (int64_t i = 0; i < maps * width; i++) {     /* a row of a map's weights, and one of its biases */

@@ -196,22 +196,23 @@ typedef struct {
     int32_t y_type;
 } hg_projection_args;
 
-/* A chain of square maps with an activation before each; before it z + more + x own, behind it layer norm, and x is added. */
+/* A chain of square maps with an activation before each; before it z + more + x own, behind it layer norm, and x is added.
+ * Backwards z, more and x are read again. */
 typedef struct {
-    const float *z;             /* forwards: (rows, width) */
-    float *y;                   /* forwards: (rows, width) */
-    float *kept;                /* (maps * rows, width): what the activations have made, of one map after the other; forwards or NULL */
-    const float *more;          /* forwards: (rows, width) or NULL */
-    const float *x;             /* (rows, width) or NULL; so are the next, but for their sizes */
+    const float *z;             /* (nodes, width), of which row z_index[i] is that of row i; NULL: row i */
+    const int32_t *z_index;
+    const float *more;          /* (others, width) or NULL; likewise */
+    const int32_t *more_index;
+    const float *x;             /* (rows, width) or NULL; so is the next, but for its size */
     const float *own;           /* (width, width) */
     const float *scale;         /* (width): of layer norm, or NULL; so is the next */
     const float *shift;         /* forwards: (width) */
-    float *normal;              /* (rows, width): the normalised rows, with kept and scale; so is the next */
-    float *inverse;             /* (rows): 1 / their deviations */
     const float *weights;       /* (maps * width, width) */
-    const float *biases;        /* forwards: (maps * width) */
-    const float *gy;            /* backwards: (rows, width); so is the next */
-    float *gz;
+    const float *biases;        /* (maps * width) */
+    float *y;                   /* forwards: (rows, width) */
+    const float *gy;            /* backwards: (targets, width), with gy_index as z */
+    const int32_t *gy_index;
+    float *gz;                  /* backwards: (rows, width) */
     float *g_weights;           /* backwards: as weights, added to; so is the next */
     float *g_biases;
     float *gx;                  /* backwards, with x; so is the next */
@@ -227,7 +228,7 @@ typedef struct {
     int64_t y_stride;
     int64_t gy_stride;
     int64_t gz_stride;
-    double epsilon;             /* forwards: of layer norm */
+    double epsilon;             /* of layer norm */
     int32_t elu;                /* ELU, else ReLU */
 } hg_chain_args;
 

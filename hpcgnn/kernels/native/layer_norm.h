@@ -10,11 +10,11 @@ HG_INLINE float sum_of_lanes(product_unit v)
 
 #define HG_EACH_UNIT(c, width) for (int64_t c = 0; c < width; c += HG_VECTOR_BYTES / 4)
 
-/* normal = (x - mean) * *inverse, y = normal * scale + shift; normal and inverse are of rows one after the other. */
+/* normal = (x - mean) * *inverse, y = normal * scale + shift unless y is NULL; normal and inverse are of rows one after the other. */
 static void layer_norm(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
                        const float *scale, const float *shift, float epsilon, int64_t rows, int64_t width)
 {
-    for (int64_t i = 0; i < rows; i++, y += y_stride, normal += width, x += x_stride) {
+    for (int64_t i = 0; i < rows; i++, normal += width, x += x_stride) {
         product_unit sum = {0}, squares = {0};
         HG_EACH_UNIT(c, width)
             sum += HG_CONST_UNIT(x + c, 0);
@@ -28,7 +28,8 @@ static void layer_norm(float *y, int64_t y_stride, float *normal, float *inverse
         HG_EACH_UNIT(c, width) {
             const product_unit result = (HG_CONST_UNIT(x + c, 0) - mean) * inverse[i];
             HG_UNIT(normal + c, 0) = result;
-            HG_UNIT(y + c, 0) = result * HG_CONST_UNIT(scale + c, 0) + HG_CONST_UNIT(shift + c, 0);
+            if (y)
+                HG_UNIT(y + i * y_stride + c, 0) = result * HG_CONST_UNIT(scale + c, 0) + HG_CONST_UNIT(shift + c, 0);
         }
     }
 }
