@@ -26,6 +26,7 @@ from hpcgnn.nn.linear import initialise
 from hpcgnn.nn.model import traits_of
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.operators import Attention, Made, Operator, WeightedSum
+from hpcgnn.ops.row_functions import RowFunction
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.schedules.full_halo import FullHalo
 from hpcgnn.tasks.base import Scale
@@ -214,7 +215,7 @@ class TrainingGraph(Graph):
             self._views[self_loops] = self.over(other, FullHalo(other, comm, buffers))
         return self._views[self_loops]
 
-    def propagate(self, message: Callable[..., Any], *arguments: Any, **options: Any) -> torch.Tensor:
+    def propagate(self, message: RowFunction, *arguments: Any, **options: Any) -> torch.Tensor:
         """See `Graph.propagate`."""
         if traits_of(getattr(message, "__self__", None)).self_loops == "add" and not self._loaded.stated:
             raise _unstated()

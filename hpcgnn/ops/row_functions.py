@@ -4,6 +4,7 @@
 for a tile, and is made again for the gradient, by autograd or by a RowKernel's own.
 """
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -174,6 +175,10 @@ def map_rows(function: RowFunction, *inputs: torch.Tensor) -> torch.Tensor:
     return differentiable(_RowMap(function, len(inputs), example), *inputs, *parameters)
 
 
+def _given(gy: Any, result: torch.Tensor | None) -> Any:
+    return gy
+
+
 @dataclass(frozen=True)
 class _RowMap:
     """given: how many inputs there are. example: the result for no rows."""
@@ -195,9 +200,9 @@ class _RowMap:
         inputs, parameters, gy = tensors[: self.given], tensors[self.given :], gy.contiguous()
         sums = [torch.zeros_like(x) if w else None for x, w in zip(tensors, wanted, strict=True)]
         for rows in self._tiles(inputs):
-            back = gy[rows] if not isinstance(self.function, RowKernel) else (gy[rows], None)
-            taken = [(x[rows], None) for x in inputs]
-            found = add_row_gradients(self.function, taken, parameters, sums, lambda _, back=back: back)
+            taken, back = [(x[rows], None) for x in inputs], (gy[rows], None)
+            given = functools.partial(_given, back if isinstance(self.function, RowKernel) else back[0])
+            found = add_row_gradients(self.function, taken, parameters, sums, given)
             for total, g in zip((x for x in sums[: self.given] if x is not None), found, strict=True):
                 total[rows] = g
         return sums

@@ -107,7 +107,8 @@ class _Chain(RowKernel):
 
     def _given(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
         """The kernel's arguments; `first` and `bias` are taken by what comes before it."""
-        given = {**dict(zip(self._names, parameters, strict=True)), "elu": self._elu, "epsilon": self._epsilon}
+        given: dict[str, Any] = dict(zip(self._names, parameters, strict=True))
+        given |= {"elu": self._elu, "epsilon": self._epsilon}
         first, bias = given.pop("first", None), given.pop("bias", None)
         for part, (x, index) in zip(self._parts, inputs, strict=True):
             if part.added:
