@@ -1,7 +1,7 @@
 """Functions of rows that are differentiated some rows at a time: the parameters that they use, their gradients.
 
-`map_rows` makes rows from rows of the same number. Only its inputs are kept: what the function makes on the way exists
-for a tile, and is made again for the gradient, by autograd or by a RowKernel's own.
+`map_rows` makes rows from rows of the same number. Only its inputs are kept. Hidden rows exist for a tile. The gradient
+makes them again, by autograd or by a RowKernel.
 """
 
 import functools
@@ -24,7 +24,7 @@ class RowKernel(ABC):
 
     Attributes:
         width: of its result.
-        parameters: what it has gradients for besides rows; they may have been computed.
+        parameters: tensors with a gradient, besides rows; these may be results themselves.
     """
 
     width: int
@@ -32,7 +32,7 @@ class RowKernel(ABC):
 
     @abstractmethod
     def forward(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
-        """The result (n, width) of n rows of each input. parameters: as above, without their history."""
+        """The result (n, width) of n rows of each input. parameters: as above, detached."""
 
     @abstractmethod
     def backward(
