@@ -205,6 +205,16 @@ class Communicator:
         """Return when all ranks have come here."""
         self.allgather_object(None)
 
+    def rest(self) -> None:
+        """`barrier`, for waits of minutes: without a core where the transport can."""
+        self.barrier()
+
+    def first(self, ranks: int) -> "Communicator | None":
+        """A communicator of the first ranks alone, which they close; None on the others. Raises ConfigError, on all
+        ranks, where the transport has none.
+        """
+        raise ConfigError.on_all("a part of the ranks cannot work alone by this transport; expected --comm mpi")
+
     @contextlib.contextmanager
     def together(self, what: str, on_one: bool = False) -> Iterator[None]:
         """Run the body on every rank; if it fails on any, raise on all, so that no rank waits for one that left.

@@ -167,7 +167,7 @@ class MpiCommunicator(MessageTransport):
         self._comm = communicator.Dup()
         self._node_memory: MpiNodeMemory | None = None
         super().__init__(self._comm.rank, self._comm.size, heartbeat)
-        self._polite = crowding > 1
+        self._crowding, self._polite = crowding, crowding > 1
         self._progress = ProgressThread(_SHARED_POLL_SECONDS * crowding if self._polite else _POLL_SECONDS)
         self._prepared: weakref.WeakSet[MpiPersistentRequests] = weakref.WeakSet()
 
@@ -240,6 +240,21 @@ class MpiCommunicator(MessageTransport):
 
     def _barrier(self) -> MPI.Request:
         return self._comm.Ibarrier()
+
+    def rest(self) -> None:
+        self.heartbeat.arrive("the work of other ranks")
+        requests = [self._barrier()]
+        self._rest_until(lambda: _through(requests))
+        self.heartbeat.leave()
+
+    def first(self, ranks: int) -> "MpiCommunicator | None":
+        part = self._comm.Split(0 if self.rank < ranks else MPI.UNDEFINED, self.rank)
+        if part == MPI.COMM_NULL:
+            return None
+        made = MpiCommunicator(part, self._crowding, self.heartbeat)
+        made.first_of_node = self.first_of_node  # the first of its node is among them wherever another one is
+        part.Free()
+        return made
 
     def node_memory(self) -> MpiNodeMemory:
         if self._node_memory is None:

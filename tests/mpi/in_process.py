@@ -141,7 +141,8 @@ class _Receive:
 class _Collective:
     """A call of several ranks, complete when each has brought its value; `use` gets the values by rank."""
 
-    def __init__(self, comm, value, use, channel="", ranks=None):
+    def __init__(self, comm, value, use, channel=None, ranks=None):
+        channel = comm.channel if channel is None else channel
         self._ranks = list(range(comm.size)) if ranks is None else ranks
         self._key = channel, comm.calls[channel], self._ranks[0]
         comm.calls[channel] += 1
@@ -163,11 +164,15 @@ class _Collective:
 
 
 class ThreadCommunicator(MessageTransport):
-    """A rank of a World."""
+    """A rank of a World, or of its first ranks."""
 
-    def __init__(self, world, rank):
-        super().__init__(rank, world.size)
+    def __init__(self, world, rank, ranks=None):
+        super().__init__(rank, ranks or world.size)
         self.world, self.calls, self._node_memory = world, collections.Counter(), None
+        self.channel = "" if ranks is None else f"first {ranks}"
+
+    def first(self, ranks):
+        return ThreadCommunicator(self.world, self.rank, ranks) if self.rank < ranks else None
 
     def _begin(self, outgoing, incoming, tag):
         world, receives, sends = self.world, [], []
@@ -242,7 +247,7 @@ class ThreadNodeMemory:
         self._comm, self.ranks, self.place = comm, ranks, ranks.index(comm.rank)
 
     def _all(self, value, use):
-        self._comm._wait([_Collective(self._comm, value, use, ("node", *self.ranks), self.ranks)])
+        self._comm._wait([_Collective(self._comm, value, use, ("node", self._comm.channel, *self.ranks), self.ranks)])
 
     def allocate(self, nbytes):
         result = []

@@ -1,0 +1,161 @@
+"""The certificate: its sentence, its table, and its files."""
+
+import datetime
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from hpcgnn import kernels
+from hpcgnn.engine.summary import versions
+from hpcgnn.extras.certify.judging import LIMIT_FP64, differences, failed, limits, of_losses
+from hpcgnn.extras.certify.measuring import Measured
+from hpcgnn.records import to_json, write_atomically
+
+FILES = "certificate.json", "certificate.md", "certificate.tex"
+_ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The measurements of all shapes. reference: of the first shape in float64; None where all are."""
+
+    shapes: Sequence[Measured]
+    reference: Measured | None
+
+    @property
+    def first(self) -> Measured:
+        return self.shapes[0]
+
+    @property
+    def rounding(self) -> dict[str, float] | None:
+        """{quantity: distance of the first shape from itself in float64}."""
+        return None if self.reference is None else differences(self.first, self.reference)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        return limits(self.rounding, self.first)
+
+    @property
+    def failure(self) -> tuple[Measured, str] | None:
+        """The first shape, and its first quantity, that differ by more than rounding."""
+        allowed = self.limits
+        found = ((each, failed(differences(each, self.first), allowed)) for each in self.shapes)
+        return next(((each, name) for each, name in found if name is not None), None)
+
+    def sentence(self) -> str:
+        """The result in a line."""
+        config, steps = self.first.config, len(self.first.losses)
+        model, graph = config.model.model, Path(config.data.graph).name
+        precision, rounding = config.run.precision, self.rounding
+        if (failure := self.failure) is not None:
+            shape, name = failure
+            value = differences(shape, self.first)[name]
+            return (
+                f"The {name} of {model} on {graph} at {_ranks([shape])} differs by {value:.1e} from that at "
+                f"{_ranks([self.first])}; rounding allows {self.limits[name]:.1e} ({precision})"
+            )
+        most = max(of_losses(differences(each, self.first)) for each in self.shapes)
+        allowed = f"limit {LIMIT_FP64:.0e}" if rounding is None else f"rounding {of_losses(rounding):.1e}"
+        return (
+            f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph} agree at {_ranks(self.shapes)} to "
+            f"{most:.1e} ({precision}; {allowed})"
+        )
+
+    def table(self, style: str = "rounded_outline") -> str:
+        """A row for each shape, and rows of rounding and limits, with the metric of one split. style: of tabulate."""
+        metrics = [
+            f"{split} {self.first.config.run.metric}" for split in ("val", "train") if split in self.first.metrics
+        ]
+        names = ["gradients of the first step", "gradients of the last step", "parameters", *metrics[:1]]
+        heads = ["ranks", "losses", "first gradients", "last gradients", *names[2:]]
+        heads += ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
+
+        def shown(found: dict[str, float]) -> list[str]:
+            return [f"{value:.1e}" if value else "0" for value in (of_losses(found), *(found[name] for name in names))]
+
+        rows = [
+            [
+                str(each.shape),
+                *(["–"] * (len(names) + 1) if each is self.first else shown(differences(each, self.first))),
+                *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (_ROWS, _SUMS)),
+                f"{sum(each.sent['messages'].get(kind, 0) for kind in (*_ROWS, *_SUMS)):,}",
+                "{min:,}–{max:,}".format(**each.quality["halo_rows"]),
+            ]
+            for each in self.shapes
+        ]
+        rows += [["rounding", *shown(self.rounding), *[""] * 4]] if self.rounding is not None else []
+        rows.append(["limit", *shown(self.limits), *[""] * 4])
+        return tabulate(rows, heads, tablefmt=style, disable_numparse=True, colalign=["right"] * len(heads))
+
+    def record(self) -> dict[str, Any]:
+        """The contents of certificate.json."""
+        failure, config = self.failure, self.first.config
+        return {
+            "holds": failure is None,
+            "sentence": self.sentence(),
+            "failed": None if failure is None else {"ranks": str(failure[0].shape), "quantity": failure[1]},
+            "steps": len(self.first.losses),
+            "shapes": [
+                {
+                    "ranks": each.shape.ranks,
+                    "replicas": each.shape.replicas,
+                    "losses": each.losses,
+                    "gradient_norms": [float(vector.norm()) for vector in each.gradients],
+                    "metrics": each.metrics,
+                    "differences": differences(each, self.first),
+                    "sent_in_the_last_step": each.sent,
+                    "partition": each.quality,
+                }
+                for each in self.shapes
+            ],
+            "rounding": self.rounding,
+            "limits": self.limits,
+            "graph": config.data.graph,
+            "graph_uuid": self.first.graph_uuid,
+            "seed": config.run.seed,
+            "versions": versions(),
+            "kernels": kernels.describe(),
+            "host": socket.gethostname(),
+            "date": str(datetime.date.today()),
+            "command": sys.argv,
+            "config": config.to_dict(),
+        }
+
+    def write(self, out: Path) -> None:
+        """Write all files. Raises RunDirError."""
+        texts = to_json(self.record(), indent=1) + "\n", self._markdown(), self._latex()
+        for name, text in zip(FILES, texts, strict=True):
+            write_atomically(out / name, text, "choose another --out that is writable and has space")
+
+    def _origin(self) -> str:
+        return f"hpcgnn {versions()['hpcgnn']}, graph {self.first.graph_uuid}, {datetime.date.today()}"
+
+    def _note(self) -> str:
+        rounding = "" if self.reference is None else " Rounding: the difference of that run from itself in float64."
+        return (
+            f"Relative differences from the run at {_ranks([self.first])}: the largest of all losses, and norms of "
+            f"vectors.{rounding} Rows, gradients and messages: sent by all ranks in the last step"
+        )
+
+    def _markdown(self) -> str:
+        command = " ".join(sys.argv)
+        return f"{self.sentence()}.\n\n{self.table('pipe')}\n\n{self._note()}.\n\n{self._origin()}: `{command}`\n"
+
+    def _latex(self) -> str:
+        caption = f"{self.sentence()}. {self._note()}. {self._origin()}."
+        for letter in "&%$#_{}":
+            caption = caption.replace(letter, "\\" + letter)
+        table = self.table("latex_booktabs").replace("–", "--")
+        return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{table}\n\\end{{table}}\n"
+
+
+def _ranks(shapes: Sequence[Measured]) -> str:
+    """'1 rank', '1, 2, 4 ranks', or '1, 4 × 2 ranks (× replicas)'."""
+    texts = [str(each.shape).replace("x", " × ") for each in shapes]
+    replicas = " (× replicas)" if any(each.shape.replicas > 1 for each in shapes) else ""
+    return f"{', '.join(texts)} rank{'' if texts == ['1'] else 's'}{replicas}"
