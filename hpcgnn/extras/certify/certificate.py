@@ -12,11 +12,13 @@ from tabulate import tabulate
 
 from hpcgnn import kernels
 from hpcgnn.engine.summary import versions
-from hpcgnn.extras.certify.judging import LIMIT_FP64, differences, failed, limits, of_losses
+from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, early, failed, limits, of_losses
 from hpcgnn.extras.certify.measuring import Measured
 from hpcgnn.records import to_json, write_atomically
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
+#: After a failure behind the first step.
+BRANCH = ". The first step agrees: this is a fault, or rounding that has turned a ReLU; --precision fp64 decides"
 _ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 
 
@@ -58,6 +60,7 @@ class Certificate:
             return (
                 f"The {name} of {model} on {graph} at {_ranks([shape])} differs by {value:.1e} from that at "
                 f"{_ranks([self.first])}; rounding allows {self.limits[name]:.1e} ({precision})"
+                + ("" if rounding is None or early(name) else BRANCH)
             )
         most = max(of_losses(differences(each, self.first)) for each in self.shapes)
         allowed = f"limit {LIMIT_FP64:.0e}" if rounding is None else f"rounding {of_losses(rounding):.1e}"
@@ -71,7 +74,7 @@ class Certificate:
         metrics = [
             f"{split} {self.first.config.run.metric}" for split in ("val", "train") if split in self.first.metrics
         ]
-        names = ["gradients of the first step", "gradients of the last step", "parameters", *metrics[:1]]
+        names = [FIRST, LAST, "parameters", *metrics[:1]]
         heads = ["ranks", "losses", "first gradients", "last gradients", *names[2:]]
         heads += ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
 

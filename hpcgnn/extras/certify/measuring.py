@@ -23,6 +23,9 @@ from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.memory.resident import trim_heap
 from hpcgnn.plugins.registry import make_plugins
 
+#: {name: tensor} of a model's state.
+Start = dict[str, torch.Tensor]
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -91,20 +94,20 @@ def session_of(session: Session, ranks: int) -> Iterator[Session | None]:
             raise failure
 
 
-def measure(config: Config, session: Session, shape: Shape, steps: int, rounded: bool = False) -> Measured | None:
+def measure(config: Config, session: Session, shape: Shape, steps: int, start: Start | None = None) -> Measured | None:
     """Train on the first ranks; the result is on rank 0. Collective over all.
 
-    rounded: whether it begins with float32 parameters, whatever its precision.
+    start: the model's state at the beginning, in any precision; an empty one is filled with the run's own.
     """
     found = None
     with session_of(session, shape.ranks) as own:
         if own is not None:
-            found = _measure(config.replace(replicas=shape.replicas), own, shape, steps, rounded)
+            found = _measure(config.replace(replicas=shape.replicas), own, shape, steps, start)
     trim_heap()
     return found
 
 
-def _measure(config: Config, session: Session, shape: Shape, steps: int, rounded: bool) -> Measured | None:
+def _measure(config: Config, session: Session, shape: Shape, steps: int, start: Start | None) -> Measured | None:
     comm = session.comm
     with bring_up(config, session) as ready:
         local = ready.load()
@@ -112,9 +115,10 @@ def _measure(config: Config, session: Session, shape: Shape, steps: int, rounded
         quality = partition_quality(local, ready.graph.map_name, comm)
         trainer = Trainer(local, ready.plan_on(local), comm, ready.buffers, make_plugins)
         del local
-        if rounded:
-            for parameter in trainer.model.parameters():
-                parameter.data.copy_(parameter.data.float())
+        if start:  # a layer of torch's draws other numbers in another precision
+            trainer.model.load_state_dict(start)
+        elif start is not None:
+            start |= {name: tensor.clone() for name, tensor in trainer.model.state_dict().items()}
         ready.memory.begin(trainer)
         return _train(trainer, shape, steps, quality, ready.graph.file.meta.uuid)
 
