@@ -27,7 +27,7 @@ DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared i
 # These commands take all options of another one, which has the table of them.
 # Of commands of partition_tools, {key: its field}.
 KEYS = {"import": import_graph.KEYS, "partition add": partition_graph.KEYS}
-LIKE = {"estimate": "train", "import-weights": "train"}
+LIKE = {"certify": "train", "estimate": "train", "import-weights": "train"}
 SECTION_TITLES = {
     "data": "The graph",
     "task": "Task and inputs",
@@ -83,8 +83,9 @@ def _command(title, name, command, about, commands, choices):
         lines += [f"All options of [`hpcgnn {LIKE[name]}`](#hpcgnn-{LIKE[name]}), and:", ""]
     plain, groups = [], []
     for group in command._action_groups:
+        taken = set() if group.title == name else known  # a command's own option may have the name of another one's
         actions = [
-            action for action in group._group_actions if _shown(action) and not set(action.option_strings) & known
+            action for action in group._group_actions if _shown(action) and not set(action.option_strings) & taken
         ]
         if group.title in ("positional arguments", "options", name):
             plain += actions

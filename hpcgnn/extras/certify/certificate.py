@@ -13,7 +13,7 @@ from tabulate import tabulate
 from hpcgnn import kernels
 from hpcgnn.engine.summary import versions
 from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, early, failed, limits, of_losses
-from hpcgnn.extras.certify.measuring import Measured
+from hpcgnn.extras.certify.measuring import CertifiedRun
 from hpcgnn.records import to_json, write_atomically
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
@@ -26,11 +26,11 @@ _ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 class Certificate:
     """The measurements of all shapes. reference: of the first shape in float64; None where all are."""
 
-    shapes: Sequence[Measured]
-    reference: Measured | None
+    shapes: Sequence[CertifiedRun]
+    reference: CertifiedRun | None
 
     @property
-    def first(self) -> Measured:
+    def first(self) -> CertifiedRun:
         return self.shapes[0]
 
     @property
@@ -43,7 +43,7 @@ class Certificate:
         return limits(self.rounding, self.first)
 
     @property
-    def failure(self) -> tuple[Measured, str] | None:
+    def failure(self) -> tuple[CertifiedRun, str] | None:
         """The first shape, and its first quantity, that differ by more than rounding."""
         allowed = self.limits
         found = ((each, failed(differences(each, self.first), allowed)) for each in self.shapes)
@@ -157,7 +157,7 @@ class Certificate:
         return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{table}\n\\end{{table}}\n"
 
 
-def _ranks(shapes: Sequence[Measured]) -> str:
+def _ranks(shapes: Sequence[CertifiedRun]) -> str:
     """'1 rank', '1, 2, 4 ranks', or '1, 4 × 2 ranks (× replicas)'."""
     texts = [str(each.shape).replace("x", " × ") for each in shapes]
     replicas = " (× replicas)" if any(each.shape.replicas > 1 for each in shapes) else ""

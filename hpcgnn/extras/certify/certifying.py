@@ -13,7 +13,7 @@ from hpcgnn.engine.rundir import start_logging
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.certify.certificate import FILES, Certificate
 from hpcgnn.extras.certify.command import CertifyRequest, Shape
-from hpcgnn.extras.certify.measuring import Measured, Start, measure
+from hpcgnn.extras.certify.measuring import CertifiedRun, Start, measure
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
@@ -38,7 +38,7 @@ def certify(config: Config, session: Session, request: CertifyRequest, remarks: 
     session.show_heartbeats(out)
     # A rate that falls with the epochs is that of a run of the usual length.
     config = config.replace(epochs=max(config.optim.epochs, request.steps), run_dir=str(out))
-    found, start = list[Measured | None](), Start()
+    found, start = list[CertifiedRun | None](), Start()
     for shape in shapes:
         found.append(measure(config, session, shape, request.steps, None if found else start))
         if (last := found[-1]) is not None:

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import torch
 
-from hpcgnn.extras.certify.measuring import Measured
+from hpcgnn.extras.certify.measuring import CertifiedRun
 
 #: A sum in another order errs as much as one in another precision, up to a small factor: of losses and gradients of a
 #: first step up to 2.1, of later ones up to 8.2 (300 and 3,000 nodes, sage, gcn, gat and gin, 10 to 100 steps).
@@ -23,7 +23,7 @@ UNITS = {"fp32": 2.0**-23, "mixed": 2.0**-8}
 LOSS, FIRST, LAST = "loss of step", "gradients of the first step", "gradients of the last step"
 
 
-def differences(one: Measured, first: Measured) -> dict[str, float]:
+def differences(one: CertifiedRun, first: CertifiedRun) -> dict[str, float]:
     """{quantity: relative difference}, in the order in which training meets them; for metrics that count, the
     difference itself.
     """
@@ -49,7 +49,7 @@ def differences(one: Measured, first: Measured) -> dict[str, float]:
     }
 
 
-def limits(rounding: Mapping[str, float] | None, first: Measured) -> dict[str, float]:
+def limits(rounding: Mapping[str, float] | None, first: CertifiedRun) -> dict[str, float]:
     """{quantity: the largest difference that rounding allows}. rounding: the differences of the first shape from
     itself in float64; None where it is in float64.
 

@@ -28,7 +28,7 @@ Start = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Measured:
+class CertifiedRun:
     """The measurements of a shape, on rank 0.
 
     Attributes:
@@ -94,7 +94,9 @@ def session_of(session: Session, ranks: int) -> Iterator[Session | None]:
             raise failure
 
 
-def measure(config: Config, session: Session, shape: Shape, steps: int, start: Start | None = None) -> Measured | None:
+def measure(
+    config: Config, session: Session, shape: Shape, steps: int, start: Start | None = None
+) -> CertifiedRun | None:
     """Train on the first ranks; the result is on rank 0. Collective over all.
 
     start: the model's state at the beginning, in any precision; an empty one is filled with the run's own.
@@ -107,7 +109,7 @@ def measure(config: Config, session: Session, shape: Shape, steps: int, start: S
     return found
 
 
-def _measure(config: Config, session: Session, shape: Shape, steps: int, start: Start | None) -> Measured | None:
+def _measure(config: Config, session: Session, shape: Shape, steps: int, start: Start | None) -> CertifiedRun | None:
     comm = session.comm
     with bring_up(config, session) as ready:
         local = ready.load()
@@ -123,7 +125,7 @@ def _measure(config: Config, session: Session, shape: Shape, steps: int, start: 
         return _train(trainer, shape, steps, quality, ready.graph.file.meta.uuid)
 
 
-def _train(trainer: Trainer, shape: Shape, steps: int, quality: dict[str, Any], uuid: str) -> Measured | None:
+def _train(trainer: Trainer, shape: Shape, steps: int, quality: dict[str, Any], uuid: str) -> CertifiedRun | None:
     copies, losses, costs, config = GradientCopies(trainer), list[float](), dict[str, Any](), trainer.plan.config
     trainer.plugins.append(copies)
     with trainer.plugins.around(lambda each: each.run(trainer)):
@@ -139,7 +141,7 @@ def _train(trainer: Trainer, shape: Shape, steps: int, quality: dict[str, Any], 
         return None
     evaluator = trainer.evaluator
     metrics = {name: scores[name] for name in SPLITS if name in scores and scores[name] == scores[name]}
-    return Measured(
+    return CertifiedRun(
         shape,
         config,
         uuid,
