@@ -64,9 +64,11 @@ class Certificate:
             )
         most = max(of_losses(differences(each, self.first)) for each in self.shapes)
         allowed = f"limit {LIMIT_FP64:.0e}" if rounding is None else f"rounding {of_losses(rounding):.1e}"
+        agree = f"agree at {_ranks(self.shapes)} to {most:.1e}"
+        if len(self.shapes) == 1:
+            agree = f"at {_ranks(self.shapes)} are compared with no other number of ranks"
         return (
-            f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph} agree at {_ranks(self.shapes)} to "
-            f"{most:.1e} ({precision}; {allowed})"
+            f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph} {agree} ({precision}; {allowed})"
         )
 
     def table(self, style: str = "rounded_outline") -> str:

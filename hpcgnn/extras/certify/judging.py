@@ -8,8 +8,8 @@ import torch
 
 from hpcgnn.extras.certify.measuring import CertifiedRun
 
-#: A sum in another order errs as much as one in another precision, up to a small factor: of losses and gradients of a
-#: first step up to 2.1, of later ones up to 8.2 (300 and 3,000 nodes, sage, gcn, gat and gin, 10 to 100 steps).
+#: A sum in another order errs as much as one in another precision, up to a small factor. Gradients of a first step come
+#: to 2.1, gradients and parameters after ten to 8.2 (300 nodes; sage, gcn, gat and gin; six seeds; 2 and 3 ranks).
 FACTOR = 10
 #: Units of rounding that a quantity may differ by, whatever was measured: a loss is a single number, which may be right
 #: by chance.
