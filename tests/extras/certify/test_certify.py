@@ -92,20 +92,17 @@ def test_a_layer_that_knows_its_rank_fails(tmp_path):
     assert found["rounding"][FIRST] < 1e-5  # torch draws other parameters in float64, which do not count
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
+def test_runs_that_promise_no_common_curve():
+    for options, expected in (
         ({"schedule": "bns"}, "does not promise one curve: expected --schedule sar"),
         ({"halo_dtype": "bf16"}, "expected --halo-dtype fp32"),
         ({"resume": True, "run_dir": "x"}, "expected --out"),
-    ],
-)
-def test_runs_that_promise_no_common_curve(options, said):
-    with pytest.raises(ConfigError, match=said):
-        check_promise(configure("graph.h5", **options))
+    ):
+        with pytest.raises(ConfigError, match=expected):
+            check_promise(configure("graph.h5", **options))
 
 
-def test_shapes():
+def test_shapes_and_the_maps_that_they_miss(graph_with_maps):
     def shapes(words, ranks, replicas=1):
         request = CertifyRequest(words and tuple(words.split(",")), STEPS)
         return [str(each) for each in request.shapes_of(ranks, replicas)]
@@ -116,9 +113,6 @@ def test_shapes():
     for words, said in (("8", "at most the 4 started; start mpiexec -n 8"), ("4x3", "replicas of equally many ranks")):
         with pytest.raises(ConfigError, match=said):
             shapes(words, 4)
-
-
-def test_all_maps_that_are_missing_are_named_at_once(graph_with_maps):
     config = configure(graph_with_maps, partition="metis")
     check_maps(config, [Shape(1), Shape(2), Shape(4)])
     with pytest.raises(
