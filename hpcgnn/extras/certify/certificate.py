@@ -18,7 +18,7 @@ from hpcgnn.records import to_json, write_atomically
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
 #: After a failure behind the first step.
-BRANCH = ". The first step agrees: this is a fault, or rounding that has turned a ReLU; --precision fp64 decides"
+BRANCH = ". The first step agrees: a fault, or rounding that grew; --precision fp64 rules out ranks and maps"
 _ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 
 
