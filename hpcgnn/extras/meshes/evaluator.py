@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.extras.meshes.setting import FieldSetting
+from hpcgnn.extras.meshes.frames import Frame
+from hpcgnn.extras.meshes.setting import HELD, FieldSetting
 from hpcgnn.nn.graph import Graph
 from hpcgnn.tasks.base import Judge, Metric, Task
-
-_HELD = ("val", "test")
 
 
 def _of_windows(*given: Any) -> float:
@@ -46,7 +45,10 @@ class FieldsEvaluator(Judge):
     def __init__(self, task: Task, made: FieldSetting) -> None:
         self._made, self._comm = made, made.on.comm
         self.task, self.name, self.metric = task, "nrmse", NRMSE
-        self.counts = {split: len(made.windows.starts(split)) for split in ("train", *_HELD)}
+        self.counts = {split: len(made.windows.starts(split)) for split in ("train", *HELD)}
+
+    def rows(self) -> list[Frame]:
+        return self._made.forecasts.frames.held()
 
     def outputs(self, model: torch.nn.Module, graph: Graph) -> JudgedModel:
         return JudgedModel(model, graph)
@@ -55,7 +57,7 @@ class FieldsEvaluator(Judge):
         """{'train': NaN, 'val': nrmse, 'test': …, 'fields': {split: {field: RMSE of one step in its units}}}, of splits
         with windows. Collective.
         """
-        made, found, tables = self._made, dict.fromkeys(("train", *_HELD), math.nan), {}
+        made, found, tables = self._made, dict.fromkeys(("train", *HELD), math.nan), {}
         weights = torch.tensor(made.columns.weights, dtype=torch.float64)
         for split in self._splits():
             starts = made.windows.starts(split).tolist()
@@ -115,7 +117,7 @@ class FieldsEvaluator(Judge):
                 yield FieldForecast(time, dict(zip(targets, parts, strict=True)), errors)
 
     def _splits(self) -> list[str]:
-        return [split for split in _HELD if self.counts[split]]
+        return [split for split in HELD if self.counts[split]]
 
     def _squares(self, outputs: JudgedModel, start: int, count: int) -> Iterator[torch.Tensor]:
         """float64 (C,) after each step: this rank's share of the mean squares of errors, in units."""
