@@ -32,9 +32,13 @@ class JudgedModel:
 
 
 class FieldForecast(NamedTuple):
-    """The fields after a step, {field: (n_p, F) in its units}, and their RMSE where the file has that time."""
+    """The fields after a step, {field: (n_p, F) in its units}, and their RMSE where the file has that time.
+
+    place: among the snapshots of the graph file, -1 for none.
+    """
 
     time: float
+    place: int
     fields: dict[str, torch.Tensor]
     rmse: dict[str, float] | None
 
@@ -94,7 +98,7 @@ class FieldsEvaluator(Judge):
         """The forecast of each step. Behind the trajectory times go on with its last distance. Collective. Raises
         ConfigError, on all ranks.
         """
-        windows, times, targets = self._made.windows, self._made.times, self._made.columns.targets
+        windows, times = self._made.windows, self._made.times
         least = (windows.history - 1) * windows.lag
         start = least if start is None else start
         inside = least <= start < len(times) and windows.trajectory[start - least] == windows.trajectory[start]
@@ -103,6 +107,15 @@ class FieldsEvaluator(Judge):
                 f"--start {start} --steps {count}: expected a snapshot of 0 … {len(times) - 1} that has {least} of its "
                 "trajectory before it, and steps from 1 on (1 where --lag is 0)"
             )
+        yield from self._forecasts(outputs, start, count)
+
+    def one_step(self, outputs: JudgedModel, split: str) -> Iterator[FieldForecast]:
+        """The forecast of one step of each window of a split. Collective."""
+        for start, _ in self._made.ahead([(start, True) for start in self._made.windows.starts(split).tolist()]):
+            yield from self._forecasts(outputs, start, 1)
+
+    def _forecasts(self, outputs: JudgedModel, start: int, count: int) -> Iterator[FieldForecast]:
+        windows, times, targets = self._made.windows, self._made.times, self._made.columns.targets
         last = windows.last(start)
         inner = last > 0 and windows.trajectory[last - 1] == windows.trajectory[last]
         distance = float(times[last] - times[last - 1]) if inner else 1.0
@@ -114,7 +127,8 @@ class FieldsEvaluator(Judge):
                 errors = None
                 if each.truth is not None:
                     errors = self._by_field(self._comm.total(self._made.mean_squares(each.values - each.truth)))
-                yield FieldForecast(time, dict(zip(targets, parts, strict=True)), errors)
+                fields = dict(zip(targets, parts, strict=True))
+                yield FieldForecast(time, -1 if behind else each.time, fields, errors)
 
     def _splits(self) -> list[str]:
         return [split for split in HELD if self.counts[split]]
