@@ -4,10 +4,12 @@ names of Dist-GNN's weights.
 
 from collections.abc import Iterator
 
+from hpcgnn.app.corrections import TABLES, OutputEntry
 from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.config import declare
 from hpcgnn.extras.meshes import meshgraphnet
+from hpcgnn.extras.meshes.one_step import add_option, table_of
 from hpcgnn.extras.meshes.options import FIELDS, FieldsConfig, options_of
 from hpcgnn.extras.meshes.rollout import add_rollout
 from hpcgnn.extras.meshes.task import Fields
@@ -54,6 +56,7 @@ TASKS.register(FIELDS, Fields())
 RULES.append(rule)
 COUNTING_RULES.append(counted)
 COMMANDS.register("rollout", add_rollout)
+TABLES.register(FIELDS, OutputEntry(add_option, table_of))
 declare("model", "meshgraphnet", meshgraphnet.MeshGraphNetConfig)
 MODELS.register("meshgraphnet", meshgraphnet.MODEL)
 RULES.append(meshgraphnet.rule)

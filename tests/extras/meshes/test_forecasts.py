@@ -1,11 +1,12 @@
-"""What `rollout` writes: arrays in the original order, the cells of a mesh, and pictures."""
+"""What `rollout` and `predict --one-step` write: arrays in the original order, the cells of a mesh, and pictures."""
 
 import h5py
 import numpy as np
 import pytest
-from mpi.runs import of_run, session_of, train_into
+from mpi.runs import of_run, predicted, session_of, train_into
 
-from hpcgnn.errors import HpcgnnError
+from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.extras.meshes.one_step import OneStep
 from hpcgnn.extras.meshes.pictures import Plane
 from hpcgnn.extras.meshes.rollout import RolloutRequest, roll_out
 from partition_tools.cli.add_snapshots import add_snapshots
@@ -86,6 +87,27 @@ def test_a_series_on_the_cells_of_the_mesh(comm, run):
 def test_another_mesh_is_refused(comm, run, name, said):
     with pytest.raises(HpcgnnError, match=said):
         rolled_out(comm, run, "other", None, 1, mesh=str(run.parent / f"{name}.vtu"))
+
+
+def test_forecasts_of_one_step(comm, run):
+    """Those of a split are the first steps of rollouts from each of its times."""
+    written = run.parent / "one.h5"
+    predicted(comm, run, written, table=OneStep("val"))
+    with h5py.File(written) as file:
+        places, times = file["snapshot"][:].tolist(), file["time"][:].tolist()
+        fields = {name: file[f"snapshots/{name}"][:] for name in ("u", "p")}
+        assert np.array_equal(file["position"][:], plate()[0])
+    assert places == [5, 6] and times == [5.0, 6.0]
+    for row, place in enumerate(places):
+        with h5py.File(rolled_out(comm, run, f"from {place - 1}", place - 1, 1)) as file:
+            for name, values in fields.items():
+                np.testing.assert_array_equal(values[row], file[f"snapshots/{name}"][0])
+    for table, more, said in (
+        (OneStep("val"), {"logits": True}, "expected no --probabilities, --logits"),
+        (None, {}, "expected an option for them"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            predicted(comm, run, written, table=table, force=True, **more)
 
 
 def test_planes():
