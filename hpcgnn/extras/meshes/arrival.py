@@ -55,12 +55,15 @@ class TimeByTime:
         return self._values
 
 
-def one_trajectory(path: Path, fields: dict[str, TimeByTime], times: Sequence[float]) -> FieldSeries | None:
-    """The fields of a source, all of one trajectory and for training; None without fields. Raises FormatError."""
-    count = len(times)
-    number, split = np.zeros(count, np.int32), np.full(count, SPLITS["train"], np.uint8)
-    series = FieldSeries(fields, np.array(times, np.float64), number, split)
-    if fields and (fault := fault_of_columns(series.columns) or fault_of_times(series.time, number)):
+def series_of_source(
+    path: Path, fields: dict[str, TimeByTime], times: Sequence[float], numbers: Sequence[int] = ()
+) -> FieldSeries | None:
+    """The fields of a source, all for training; None without fields. numbers: the trajectory of each time, or of all
+    one. Raises FormatError.
+    """
+    time, number = np.array(times, np.float64), np.array(numbers or [0] * len(times), np.int32)
+    series = FieldSeries(fields, time, number, np.full(len(times), SPLITS["train"], np.uint8))
+    if fields and (fault := fault_of_columns(series.columns) or fault_of_times(time, number)):
         raise FormatError(f"{path}: {fault}; write the fields again")
     return series if fields else None
 

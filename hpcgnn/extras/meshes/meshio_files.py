@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, one_trajectory
+from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, series_of_source
 from hpcgnn.graphfile.field_series import FieldSeries
 from hpcgnn.graphfile.schema import RowReader
 from partition_tools.graph.raw import RawGraph
@@ -139,7 +139,7 @@ class _Steps:
             name: self._field(name, (len(self.times), count, columns[name]), values.dtype.newbyteorder("="))
             for name, values in kept.items()
         }
-        return one_trajectory(self.path, fields, self.times)
+        return series_of_source(self.path, fields, self.times)
 
     def _field(self, name: str, shape: tuple[int, int, int], kind: np.dtype) -> TimeByTime:
         def where(step: int, row: int) -> str:
