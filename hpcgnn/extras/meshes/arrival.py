@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns
+from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns, fault_of_times
 from hpcgnn.graphfile.schema import SPLITS, RowReader
 from partition_tools.generators.drawing import EdgeColumn
 from partition_tools.graph.edges import index_dtype
-from partition_tools.graph.fields import fault_of_times, first_not_finite
+from partition_tools.graph.fields import first_not_finite
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
