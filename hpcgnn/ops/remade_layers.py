@@ -24,8 +24,12 @@ def remade_layers(layers: Sequence[Callable[..., State]], most: int, *state: tor
     `most` states are kept at a time, besides the first and the last. Parameters get their gradients added. Collective
     if the layers are.
     """
-    run = _Run(layers, most)
-    return _Remade.apply(run, *state) if torch.is_grad_enabled() else run.forward(state)
+    if torch.is_grad_enabled():
+        return _Remade.apply(_Run(layers, most), *state)
+    for number, layer in enumerate(layers):
+        with overwriting_edges(number > 0):
+            state = layer(*state)
+    return state
 
 
 @functools.lru_cache(None)
@@ -38,43 +42,55 @@ def _cost(layers: int, most: int) -> tuple[int, int]:
     return min((n + _cost(layers - n, most - 1)[0] + _cost(n, most)[0], n) for n in range(1, layers))
 
 
+class _Kept(torch.autograd.Function):
+    """Its node has a state as autograd keeps tensors: in the account of memory, or on a disk."""
+
+    @staticmethod
+    def forward(ctx: Any, one: torch.Tensor, *state: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(*state)
+        return one.clone()
+
+
+def _keep(state: State) -> Any:
+    with torch.enable_grad():
+        return _Kept.apply(torch.ones((), requires_grad=True), *state).grad_fn
+
+
 class _Run:
-    """kept: {number of a layer: the state before it}."""
+    """kept: {number of a layer: the state before it, of `_keep`}."""
 
     def __init__(self, layers: Sequence[Callable[..., State]], most: int) -> None:
         self.layers, self.most = layers, most
-        self.kept: dict[int, State] = {}
+        self.kept: dict[int, Any] = {}
 
-    def forward(self, state: State, keep_last: bool = False) -> State:
-        """The state behind the last layer. keep_last: keep that before it, too."""
-        self.kept, last = {0: state}, len(self.layers) - 1
+    def forward(self, state: State) -> State:
+        """The state behind the last layer. That before it is kept, too."""
+        self.kept, last = {0: _keep(state)}, len(self.layers) - 1
         state = self.before(last)
-        if keep_last:
-            self.kept[last] = state
-        return self._run(last, state, state is not self.kept.get(last))
+        self.kept[last] = _keep(state)
+        return self.layers[last](*state)
 
     def before(self, layer: int) -> State:
         """The state before a layer, from the nearest one that is kept. From then on none is kept from this layer on."""
         at = max(self.kept)
-        state = self.kept[0] if at == 0 else self.kept.pop(at) if at == layer else self.kept[at]
+        state, ours = self.kept[at].saved_tensors, False
+        if 0 < at == layer:
+            del self.kept[at]
         while at < layer:
             _, number = _cost(layer + 1 - at, self.most + 1 - len(self.kept))
             for each in range(at, at + number):
-                state = self._run(each, state, state is not self.kept.get(each))
+                with torch.no_grad(), overwriting_edges(ours):
+                    state, ours = self.layers[each](*state), True
             at += number
             if at < layer:
-                self.kept[at] = state
+                self.kept[at], ours = _keep(state), False
         return state
-
-    def _run(self, layer: int, state: State, over: bool) -> State:
-        with torch.no_grad(), overwriting_edges(over):
-            return self.layers[layer](*state)
 
 
 class _Remade(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: _Run, *state: torch.Tensor) -> State:
-        behind = run.forward(tuple(x.detach() for x in state), keep_last=True)
+        behind = run.forward(tuple(x.detach() for x in state))
         ctx.run, ctx.first = run, [x.requires_grad for x in state]
         ctx.set_materialize_grads(False)
         return behind

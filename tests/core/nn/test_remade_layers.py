@@ -1,4 +1,4 @@
-"""Layers whose states are made again: the gradients, how often a layer runs, and how many states there are at a time."""
+"""Layers whose states are made again: the gradients, how often a layer runs, and how many states there are at once."""
 
 import weakref
 from math import comb
