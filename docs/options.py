@@ -55,9 +55,10 @@ def main(path: Path = PAGE) -> None:
     ours, tools = build_parser(choices), build_tools_parser()
     lines = []
     for program, parser in (("hpcgnn", ours), ("python -m partition_tools", tools)):
-        commands = _commands(parser)
+        commands, described = _commands(parser), {}
         for name, command, about in commands:
-            lines += _command(f"{program} {name}", name, command, about, dict(c[:2] for c in commands), choices)
+            others = dict(c[:2] for c in commands)
+            lines += _command(f"{program} {name}", name, command, about, others, choices, described)
             lines += _keys(KEYS.get(name, {}))
     path.write_text(HEAD + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
@@ -74,24 +75,35 @@ def _commands(parser):
     return found
 
 
-def _command(title, name, command, about, commands, choices):
-    """The lines of a command: its heading, what it does, and a table for each of its groups."""
+def _command(title, name, command, about, commands, choices, described):
+    """The lines of a command: its heading, what it does, and a table for each of its groups.
+
+    described: {(option, meaning): title of the first command that has it}; options of earlier ones are named alone.
+    """
     lines = [f"## {title}", "", _sentence(about), ""]
     other = commands.get(LIKE.get(name))
     known = set() if other is None else {option for action in other._actions for option in action.option_strings}
     if other is not None:
         lines += [f"All options of [`hpcgnn {LIKE[name]}`](#hpcgnn-{LIKE[name]}), and:", ""]
-    plain, groups = [], []
+    plain, groups, again = [], [], {}
     for group in command._action_groups:
         taken = set() if group.title == name else known  # a command's own option may have the name of another one's
-        actions = [
-            action for action in group._group_actions if _shown(action) and not set(action.option_strings) & taken
-        ]
+        actions = []
+        for action in group._group_actions:
+            if not _shown(action) or set(action.option_strings) & taken:
+                continue
+            first = described.setdefault((_written(action), _meaning(action)), title)
+            if first == title or not action.option_strings:
+                actions.append(action)
+            else:
+                again.setdefault(first, []).append(f"`{action.option_strings[-1]}`")
         if group.title in ("positional arguments", "options", name):
             plain += actions
         elif actions:
             groups += _group(group.title, actions, choices)
     lines += _table(["option", "meaning"], [[_written(action), _help(action)] for action in plain])
+    for first, options in again.items():
+        groups += [f"As in [`{first}`](#{re.sub('[ -]+', '-', first)}): {', '.join(options)}.", ""]
     return [*lines, *(_presets() if name == "train" else []), *groups]
 
 
@@ -187,6 +199,12 @@ def _help(action, with_default=True):
     text = " ".join((action.help or "").split())
     text = text.replace("%(default)s", str(action.default)).replace("%%", "%")
     return text if with_default else re.sub(r" \(default: [^()]*\)$", "", text)
+
+
+def _meaning(action):
+    """The help of an option without its default; of those that `--help` hides, that of their declaration."""
+    hidden = action.help == argparse.SUPPRESS
+    return DECLARED[action.dest].metadata["help"] if hidden else _help(action, with_default=False)
 
 
 def _sentence(text):

@@ -50,10 +50,15 @@ def main(path: Path = PAGE) -> None:
 
 
 def _table(title: str, names: list[str], rows: dict[str, tuple[str, str]]) -> list[str]:
+    """A row for each way and reason, with the names that it serves."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in names:
+        alike.setdefault(rows[name], []).append(f"`{name}`")
+    ordered = sorted(alike.items(), key=lambda row: WAYS.index(row[0][0]))
     return [
         f"| {title} | how | why |",
         "|---|---|---|",
-        *[f"| `{name}` | {' | '.join(rows[name])} |" for name in names],
+        *[f"| {', '.join(found)} | {' | '.join(served)} |" for served, found in ordered],
     ]
 
 

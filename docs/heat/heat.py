@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Heat on a square plate: solve it, learn to predict it on two ranks, and draw truth, prediction and error.
+"""Heat on a square plate: solve it, learn to predict it on two ranks, and draw truth, forecast and error.
 
     python docs/heat/heat.py FOLDER [--side 24] [--times 12] [--epochs 15] [--ranks 2]
 
@@ -13,7 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h5py
 import numpy as np
 from scipy.sparse import coo_matrix, diags, identity
 from scipy.sparse.linalg import factorized
@@ -50,25 +49,6 @@ def run(*command: object) -> None:
         sys.exit(done.returncode)
 
 
-def draw(folder: Path, side: int, times: int) -> None:
-    """Draw truth, prediction and error at the last time of the forecast."""
-    from matplotlib.figure import Figure
-
-    with h5py.File(folder / "forecast.h5") as file:
-        predicted = file["snapshots/u"][-1, :, 0].reshape(side, side)
-    truth = np.load(folder / "u.npy")[-1, :, 0].reshape(side, side)
-    figure, most = Figure(figsize=(8.4, 2.8), layout="constrained"), truth.max()
-    for place, (title, values) in enumerate({"truth": truth, "forecast": predicted}.items(), 1):
-        axis = figure.add_subplot(1, 3, place, title=f"{title}, {times - 1} steps on", xticks=[], yticks=[])
-        figure.colorbar(axis.imshow(values, vmin=0, vmax=most, cmap="inferno"), ax=axis, shrink=0.8)
-    axis = figure.add_subplot(1, 3, 3, title="error", xticks=[], yticks=[])
-    error = predicted - truth
-    far = np.abs(error).max()
-    figure.colorbar(axis.imshow(error, vmin=-far, vmax=far, cmap="coolwarm"), ax=axis, shrink=0.8)
-    figure.savefig(folder / "heat.png", dpi=140)
-    print(f"picture in {folder / 'heat.png'}; largest error {far:.3f} of {most:.3f}")
-
-
 def main() -> None:
     """Do it all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -95,8 +75,9 @@ def main() -> None:
     run(*on_ranks, "train", "--graph", graph, "--task", "fields", *model, *learning, "--run-dir", folder / "run")
     start = (TRAJECTORIES - 1) * times  # the last trajectory is for the test
     steps = "--start", start, "--steps", times - 1
-    run(*on_ranks, "rollout", folder / "run", *steps, "-o", folder / "forecast.h5", "--force")
-    draw(folder, side, times)
+    drawn = "--draw", f"{times // 2},{times - 1}"
+    run(*on_ranks, "rollout", folder / "run", *steps, *drawn, "-o", folder / "forecast.h5", "--force")
+    print(f"picture in {folder / 'forecast-fields.png'}")
 
 
 if __name__ == "__main__":

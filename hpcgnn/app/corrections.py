@@ -45,9 +45,10 @@ class Correction(ABC):
 
 
 class PredictedTable(ABC):
-    """A table that `predict` writes in place of rows of nodes. inputs: files that it reads."""
+    """A table that `predict` writes in place of rows of nodes. inputs: files that it reads; counted: its rows."""
 
     inputs: Sequence[str] = ()
+    counted = "pairs"
 
     @abstractmethod
     def check(self, config: "Config", request: "PredictRequest") -> None:

@@ -5,6 +5,7 @@ with the ids of the user's tables. No rank holds the rows of all nodes (graphfil
 """
 
 import contextlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,10 +66,10 @@ class PredictRequest:
     def check(self, config: Config) -> None:
         """Raise ConfigError for a layer that has no hidden state, and for probabilities where there are none."""
         task = TASKS[config.task.task]
-        if task.traits.reads_on:
+        if task.traits.reads_on and self.table is None:
             raise ConfigError(
                 f"{config.run.run_dir} is a run of {task.name} ({task.said}), which has outputs at many times: "
-                "expected a run of another task; `hpcgnn --help` names the command that writes them"
+                "expected an option for them; `hpcgnn predict --help` has it"
             )
         for correction in self.corrections:
             correction.check(task.name)
@@ -110,10 +111,12 @@ def predict(config: Config, session: Session, weights: str, request: PredictRequ
     with contextlib.ExitStack() as stack:
         hidden = stack.enter_context(hidden_state(trained.trainer.model, request.layer)) if request.layer else []
         logits, seconds = trained.logits()
-    rows: dict[str, torch.Tensor] = {}
+    rows, counted = dict[str, torch.Tensor](), "nodes"
     if request.table is not None:
+        started, counted = time.perf_counter(), request.table.counted
         with torch.no_grad(), comm.ledger.booked_as("evaluation"):
             count = request.table.write(request.output, trained, logits, nodes)
+        seconds += time.perf_counter() - started
     else:
         rows = _rows_of_nodes(trained, logits, hidden, request)
         origin = trained.origin() | ({"layer": request.layer} if request.layer else {})
@@ -121,7 +124,7 @@ def predict(config: Config, session: Session, weights: str, request: PredictRequ
         count = write_rows(request.output, rows, trained.trainer.local, source, comm, nodes)
     if comm.rank == 0:
         shown = [("model", config.model.model), ("weights", f"{weights}, of epoch {trained.epoch}")]
-        shown += [("nodes", f"{count:,}"), ("written", ", ".join(rows))] if rows else [("pairs", f"{count:,}")]
+        shown += [(counted, f"{count:,}"), *([("written", ", ".join(rows))] if rows else [])]
         shown += [("ranks × threads", f"{comm.size} × {session.threads}"), ("seconds", f"{seconds:.3f}")]
         tell(tabulate(shown, tablefmt="rounded_outline", disable_numparse=True))
         tell(f"predictions in {request.output}")

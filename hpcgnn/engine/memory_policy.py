@@ -4,8 +4,8 @@ The tensors that torch's own operations save for the backward pass go to the are
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -64,10 +64,13 @@ class SavedTensors(Plugin):
     @contextlib.contextmanager
     def forward(self) -> Iterator[None]:
         """Hand over in the body."""
-        lasting = lasting_storages(self._trainer)
+        lasting, constants = lasting_storages(self._trainer), self._trainer.constants
 
         def pack(tensor: torch.Tensor) -> SavedTensor:
-            own = tensor.untyped_storage().data_ptr() in lasting or (tensor.is_leaf and tensor.requires_grad)
+            address = tensor.untyped_storage().data_ptr()
+            own = address in lasting or (tensor.is_leaf and tensor.requires_grad)
+            # Constants that this step has made are not among those.
+            own = own or address in addresses(constants.values())
             return SavedTensor(tensor) if own else self.keep(tensor.detach())
 
         with torch.autograd.graph.saved_tensors_hooks(pack, SavedTensor.tensor):
@@ -78,9 +81,13 @@ class SavedTensors(Plugin):
         return self._trainer.buffers.arena.keep(tensor)
 
 
+def addresses(tensors: Iterable[Any]) -> set[int]:
+    """Where those of some objects that are tensors lie."""
+    return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
+
+
 def lasting_storages(trainer: "Trainer") -> set[int]:
     """Where tensors lie that are there from step to step."""
     local = trainer.local
-    tensors = [*trainer.model.parameters(), *trainer.constants.values(), local.features]
-    tensors += [each for each in (local.labels, local.original_id) if each is not None]
-    return {each.untyped_storage().data_ptr() for each in tensors if isinstance(each, torch.Tensor)}
+    tensors = *trainer.model.parameters(), *trainer.constants.values(), local.features, local.labels, local.original_id
+    return addresses(tensors)

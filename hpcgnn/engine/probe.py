@@ -1,4 +1,4 @@
-"""A probe: a training step on a graph of 256 nodes in this process alone.
+"""A probe: a training step on a graph of 251 nodes in this process alone.
 
 It finds mistakes in a model before the real graph is read. It also gives the width of the exchanged rows, which decides
 how the halo is cut into rounds. And with it, the memory baseline includes the needs of every process.
@@ -7,7 +7,7 @@ how the halo is cut into rounds. And with it, the memory baseline includes the n
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -29,9 +29,12 @@ from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 from hpcgnn.terminal import logged_from
 
+#: A number, or one of each rank.
+Count = TypeVar("Count", int, np.ndarray)
 #: make_plugins(trainer, learns), as of a Trainer.
 MakePlugins = Callable[[Trainer, bool], Plugins]
-NODES = 256
+# A prime number, which divides no weights: tensors of so many bytes, or of a multiple, have rows of nodes or edges.
+NODES = 251
 # Bytes of a rank outside of the arena, without the optimizer's state and the best parameters so far.
 _BESIDE = 24 << 20
 # Number of the largest saved tensors that are in memory at a time in any case: the input, the output, and one in
@@ -40,7 +43,7 @@ _AT_WORK = 3
 
 
 def small_graph(spec: ModelSpec, task: str) -> LocalGraph:
-    """A ring of 256 nodes with the widths and kinds of `spec` and labels for a task, owned by one rank."""
+    """A ring of 251 nodes with the widths and kinds of `spec` and labels for a task, owned by one rank."""
     indptr = np.arange(0, 2 * NODES + 1, 2)
     around = np.stack([np.arange(NODES) - 1, np.arange(NODES) + 1], 1) % NODES
     ownership = Ownership(np.array([0, NODES]), np.zeros(1, np.int32), 1)
@@ -110,17 +113,17 @@ def probe_step(
     return buffers.widest_row
 
 
-class _Counter(SavedTensorPool):
-    """Counts saved tensors, and leaves them unchanged."""
+class KeptBytes(SavedTensorPool):
+    """Counts saved tensors, and leaves them unchanged. sizes: {address: (bytes, shape)}."""
 
     def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
+        self.sizes: dict[int, tuple[int, torch.Size]] = {}
         self._alive: list[SavedTensor] = []
 
     def keep(self, tensor: torch.Tensor) -> SavedTensor:
         kept = SavedTensor(tensor)
         storage = tensor.untyped_storage()
-        self.sizes[storage.data_ptr()] = storage.nbytes()
+        self.sizes[storage.data_ptr()] = storage.nbytes(), tensor.shape
         self._alive.append(kept)  # so that no other tensor lies where it did
         return kept
 
@@ -136,7 +139,7 @@ class StepProbe:
     """The results of a step on a small graph.
 
     Attributes:
-        per_node: bytes that a step saves per node.
+        per_node, per_edge: bytes that a step saves, in rows of nodes and of in-edges.
         largest: bytes per node of the largest saved tensor.
         beside: bytes of a rank that depend on no node, without parameters and gradients.
         parameters: bytes of the parameters, and as many again for their gradients.
@@ -145,11 +148,16 @@ class StepProbe:
     """
 
     per_node: int
+    per_edge: int
     largest: int
     beside: int
     parameters: int
     row_bytes: int
     pruning: tuple[list[float], int]
+
+    def kept(self, nodes: Count, edges: Count) -> Count:
+        """Bytes that a step saves for its gradient. nodes, edges: own nodes, and their in-edges."""
+        return self.per_node * nodes + self.per_edge * edges
 
     def peak_working_set(self, nodes: int) -> int:
         """Bytes of a layer at work. nodes: of this rank."""
@@ -158,11 +166,14 @@ class StepProbe:
     @classmethod
     def of(cls, plan: RunPlan, make_plugins: MakePlugins) -> "StepProbe":
         """By a step of every stage."""
-        counters: list[_Counter] = []
+        counters: list[KeptBytes] = []
         models: list[Any] = []
+        edges = 1
 
         def count(trainer: Trainer) -> None:
-            counters.append(_Counter())
+            nonlocal edges
+            counters.append(KeptBytes())
+            edges = trainer.local.inward.num_edges
             models.append(trainer.model)
             trainer.buffers.arena.keeper = counters[-1]
             trainer.plugins.append(SavedTensors(trainer))
@@ -171,11 +182,15 @@ class StepProbe:
         for counter in counters:
             counter.let_go()
         # Of stages that follow each other, the one that keeps most.
-        sizes = max(([size for size in each.sizes.values() if size >= NODES] for each in counters), key=sum, default=[])
+        kept = ([each for each in counter.sizes.values() if each[0] % NODES == 0] for counter in counters)
+        sizes = max(kept, key=lambda each: sum(size for size, _ in each), default=[])
+        of_edges = sum(size for size, shape in sizes if edges in shape)
+        most = max((size for size, _ in sizes), default=0)
         parameters, exact = sum(p.nbytes for p in models[0].parameters()), plan.config.model.keep == "exact"
         return cls(
-            per_node=-(-sum(sizes) // NODES),
-            largest=-(-max(sizes, default=0) // NODES) * (1 if exact else plan.spec.dtype.itemsize),
+            per_node=(sum(size for size, _ in sizes) - of_edges) // NODES,
+            per_edge=of_edges // edges,
+            largest=most // NODES * (1 if exact else plan.spec.dtype.itemsize),
             beside=_BESIDE + 3 * parameters,
             parameters=parameters,
             row_bytes=row_bytes,

@@ -14,15 +14,15 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.estimate.shares import ShareCounter, Shares, Way
 from hpcgnn.estimate.small_copy import CopyDirection, Size
 from hpcgnn.estimate.traffic import CountedLanes, HaloCounts, Nodes, Place, Traffic
-from hpcgnn.estimate.trial import Experiment, Trial
+from hpcgnn.estimate.trial import MAKING, Experiment, Trial
 from hpcgnn.graph.load import check_labelled, check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
-from hpcgnn.plugins.account import FREE_HEAP
-from hpcgnn.tasks.registry import task_traits
+from hpcgnn.plugins.account import FREE_HEAP, SNAPSHOTS
+from hpcgnn.tasks.registry import TASKS, task_traits
 
 # Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
 NODES, EDGES = 40_000, 1_000_000
@@ -39,6 +39,7 @@ SUMS = "sums of gradients under way"
 #: {item of the account (plugins/account.py): part of the table}.
 PARTS = {
     "features": "features",
+    SNAPSHOTS: "features",
     "labels, split and ids": "structure",
     "graph structure and plan": "structure",
     "masks, scales and halo ids": "structure",
@@ -187,6 +188,7 @@ def rank_of(experiment: Experiment, size: Size, degrees: np.ndarray, pruned: int
     }
     for (stage, phase), items in account.items():
         items[SUMS] = summed_apart if phase == "reduction" else 0
+        items[SNAPSHOTS] = 0 if phase == MAKING else experiment.work.held(size.nodes)
         items["halo buffers"] = min(items["halo buffers"], experiment.limit)
         # Larger tensors are not on the heap: its free part does not grow with the rank.
         items[FREE_HEAP] = large.account[stage, phase][FREE_HEAP]
@@ -253,10 +255,10 @@ class CountedGraph:
         if task_traits(config.task.task).labels:
             check_labelled(self._file)
         decided = plan(config, self._file.meta)
-        if not decided.task.labels:
+        if (work := TASKS[decided.config.task.task].work(decided.config, decided.spec, self._file)) is None:
             raise ConfigError(
-                f"estimate counts the messages of tasks of labels, got --task {decided.config.task.task}; train a few "
-                "epochs, and use what summary.json has of their bytes and memory"
+                f"estimate counts the messages of tasks of labels and of fields, got --task {config.task.task}; "
+                "train a few epochs, and use what summary.json has of their bytes and memory"
             )
         between = self._between(decided, ranks)
         if decided.in_place and between is None:
@@ -266,7 +268,7 @@ class CountedGraph:
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided, ranks, None)
         if self._tried is None or self._tried[0] != decided.config:
-            self._tried = decided.config, Experiment.of(decided)  # it has tried the model on a small graph
+            self._tried = decided.config, Experiment.of(decided, work)  # it has tried the model on a small graph
         return forecast(self._tried[1], shares, partial(counter.layers, shares, decided.spec.keeps_input))
 
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:

@@ -31,6 +31,7 @@ class TargetNode:
 def as_values(forecast: Forecast, place: TargetNode) -> dict[str, Any]:
     """One number of ranks, with bytes in full."""
     shares, ranks, largest, mean = forecast.shares, forecast.shares.ranks, forecast.largest, forecast.mean
+    kept = forecast.experiment.probe.kept(shares.nodes, shares.edges)
     libraries = place.libraries + forecast.experiment.code
     peak_max = libraries + largest.loaded + largest.growth
     peak_mean = libraries + mean.loaded + mean.growth
@@ -48,6 +49,7 @@ def as_values(forecast: Forecast, place: TargetNode) -> dict[str, Any]:
         "loaded_bytes": _spread(largest.loaded, mean.loaded, ranks),
         "peak_rss_bytes": _spread(peak_max, peak_mean, ranks),
         "libraries_rss_bytes": _spread(libraries, libraries, ranks),
+        "kept_bytes": {name: int(getattr(kept, name)()) for name in ("max", "mean", "sum")},
         "memory_parts": {"max": _parts(largest.parts, peak_max), "mean": _parts(mean.parts, peak_mean)},
         "node_bytes": on_node,
         "halo_bytes_per_epoch": sum(sent.values()),

@@ -28,6 +28,7 @@ from hpcgnn.plugins.account import MADE, held_bytes, make_account
 from hpcgnn.plugins.memory_use import LiveTensors, MemoryProfile
 from hpcgnn.plugins.registry import make_plugins
 from hpcgnn.schedules.tma import TmaConfig
+from hpcgnn.tasks.base import EpochWork
 
 # The model learns nothing, which could end in numbers that are not finite, but the optimizer has its work.
 LR = 1e-9
@@ -71,6 +72,18 @@ class Trial:
     pruned: int = 0
     parameters: int = 0
 
+    def repeat(self, passes: int, moves: int = 1, sums: int = 1) -> None:
+        """As often as an epoch, or an evaluation, has passes through the model, moves, and sums of a metric."""
+        times = {"allreduce": moves, "halo_forward": passes, "halo_backward": passes, "input": passes}
+        self.sent = {
+            kind: (number * times.get(kind, 1), size * times.get(kind, 1)) for kind, (number, size) in self.sent.items()
+        }
+        self.uses = {
+            place: Counter({use: count * passes for use, count in uses.items()}) for place, uses in self.uses.items()
+        }
+        self.summed = self.summed[0] * sums, self.summed[1] * sums
+        self.gathered, self.multiplied = self.gathered * passes, self.multiplied * passes
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -79,14 +92,16 @@ class Experiment:
     Attributes:
         probe: of a step on a small graph.
         code: bytes of libraries that this process loaded for the model.
+        work: of an epoch on the graph file.
     """
 
     plan: RunPlan
     probe: StepProbe
     code: int = 0
+    work: EpochWork = field(default_factory=EpochWork)
 
     @classmethod
-    def of(cls, plan: RunPlan) -> "Experiment":
+    def of(cls, plan: RunPlan, work: EpochWork | None = None) -> "Experiment":
         """Return the Experiment of a plan, with the width of rows on a small graph. Raises ConfigError for uncounted
         messages.
 
@@ -100,7 +115,7 @@ class Experiment:
         before, probe = resident_bytes(), StepProbe.of(plan, make_plugins)
         trim_heap()
         code = CODE.setdefault(plan.spec.options.model, max(0, resident_bytes() - before))
-        return cls(plan, probe, code)
+        return cls(plan, probe, code, work or EpochWork())
 
     @property
     def limit(self) -> int:
@@ -170,6 +185,8 @@ class Experiment:
         found.boundary = local.inward.plan.num_boundary, local.inward.plan.num_halo
         found.loaded = loaded
         found.multiplied, _ = work_of_epoch(trainer)
+        found.repeat(self.work.passes, self.work.moves)
+        evaluation.repeat(sum(self.work.judged.values()), sums=len(self.work.judged))
         found.parameters = sum(p.numel() for p in trainer.model.parameters())
         if plan.prunes:
             found.worthwhile, found.prunable = layers_to_prune(trainer.model)

@@ -69,6 +69,28 @@ def fault_of_columns(columns: Any) -> str:
     return ""
 
 
+def fault_of_times(time: np.ndarray, number: np.ndarray) -> str:
+    """'', or the first snapshot whose time or number of a trajectory cannot be. time: float (T,); number: int (T,)."""
+    if len(wrong := np.flatnonzero(~np.isfinite(time))):
+        return f"the time of snapshot {wrong[0]} is {time[wrong[0]]}, expected a number"
+    if len(wrong := np.flatnonzero(np.diff(number) < 0)) or (number[:1] < 0).any():
+        at = wrong[0] + 1 if len(wrong) else 0
+        return f"snapshot {at} has number {number[at]} of its trajectory, expected numbers from 0 that never fall"
+    if len(wrong := np.flatnonzero((np.diff(time) <= 0) & (np.diff(number) == 0))):
+        at = wrong[0]
+        return (
+            f"times must increase within a trajectory, and snapshots {at} and {at + 1} of trajectory {number[at]} "
+            f"have {time[at]:g} and {time[at + 1]:g}"
+        )
+    return ""
+
+
+def fault_of_splits(split: np.ndarray, most: int) -> str:
+    """'', or the first snapshot in no split. split: int (T,). most: the largest number of a split."""
+    wrong = np.flatnonzero((split < 0) | (split > most))
+    return f"snapshot {wrong[0]} has split {split[wrong[0]]}, expected 0..{most}" if len(wrong) else ""
+
+
 def write_field(
     file: Any, name: str, field: FieldReader, check: Callable[[], None], progress: Progress, clusters: int
 ) -> None:

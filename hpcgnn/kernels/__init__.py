@@ -40,6 +40,7 @@ from .projection import multiply as multiply
 from .projection import one_pass as one_pass
 from .projection import project as project
 from .projection import project_backward as project_backward
+from .projection import project_beside as project_beside
 from .randomness import dropout as dropout
 from .randomness import dropout_entries as dropout_entries
 from .randomness import kept_scale as kept_scale

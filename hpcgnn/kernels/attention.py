@@ -66,20 +66,32 @@ def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torc
 
 def _divide(a: Arguments) -> None:
     """y becomes y / denominator + bias, and the bias where there is none to divide by."""
+    if a.y is None:
+        return
     factor = torch.where(a.denominator == 0, torch.zeros_like(a.denominator), 1 / a.denominator)
-    a.y.unflatten(1, (a.heads, -1)).mul_(factor.unsqueeze(2))
+    a.y.unflatten(1, (factor.shape[1], -1)).mul_(factor.unsqueeze(2))
     if a.bias is not None:
         a.y.add_(a.bias)
+
+
+def _normalised(a: Arguments) -> None:
+    _divide(a)
+    if a.share is not None:
+        torch.reciprocal(a.denominator, out=a.share).nan_to_num_(torch.nan, posinf=1.0)
+        torch.nan_to_num(a.maximum, torch.nan, torch.inf, torch.inf, out=a.top)
 
 
 _normalise = kernel(
     "hg_normalise",
     {
-        "y": "written float (rows, heads * head_width)",
-        "denominator": "type of y (rows, heads)",
-        "bias": "optional type of y [heads * head_width]",
+        "denominator": "float (rows, heads)",
+        "y": "optional written type of denominator (rows, heads * head_width)",
+        "bias": "optional type of denominator [heads * head_width]",
+        "maximum": "optional type of denominator (rows, heads)",
+        "top": "optional written type of denominator (rows, heads)",
+        "share": "optional written type of denominator (rows, heads)",
     },
-)(_divide)
+)(_normalised)
 
 
 @kernel(
@@ -181,14 +193,13 @@ def attend_finish(
         bias: (F,) or None.
         share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
     """
+    # Without edges the maximum is -inf, and the denominator 0.
+    if share is not None:
+        _normalise(denominator, y, bias, running_max, lse, share)
+        return
     if y is not None:
-        _normalise(y, denominator, bias, heads=denominator.shape[-1])
-    # Without edges the maximum is -inf, and the denominator 0: few passes, each of which has all threads wait.
-    if share is None:
-        running_max = torch.add(running_max, denominator.log_(), out=lse)
-    else:
-        torch.reciprocal(denominator, out=share).nan_to_num_(torch.nan, posinf=1.0)
-    torch.nan_to_num(running_max, torch.nan, torch.inf, torch.inf, out=lse)
+        _normalise(denominator, y, bias)
+    torch.add(running_max, denominator.log_(), out=lse).nan_to_num_(torch.nan, torch.inf, torch.inf)
 
 
 @kernel(

@@ -275,6 +275,11 @@ class Kernel:
         return None if self._memory else result
 
 
+def address_of(filled: Any) -> int:
+    """The address of what `Kernel.filled` has made, for a field that is no pointer to its type."""
+    return ctypes.addressof(filled.contents)
+
+
 def _said(shape: Iterable[str], sizes: dict[str, Any]) -> str:
     """A shape with the sizes that are known."""
     wanted = []

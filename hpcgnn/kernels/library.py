@@ -61,7 +61,7 @@ class Native:
         self.library, self.path = library, VECTOR_PATHS[vector_path]
         self.own_products_from = math.inf
         # On AMD processors our products are faster than MKL's. On others they are slower, but with many threads an
-        # epoch takes as long, and a third less memory (docs/kernels.md has the figures).
+        # epoch takes as long, and a third less memory (docs/kernels.md).
         multiplies = library.hg_multiplies()
         if vector_path != "baseline" and multiplies and torch.backends.mkl.is_available():
             many = MANY_THREADS if vector_path == "avx512" else math.inf

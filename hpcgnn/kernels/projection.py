@@ -10,12 +10,13 @@ product, and from the product to ELU's gradient. No thread waits for another in 
 `one_pass`) each step stores its results: the caller then provides memory for them, and passes tiles of rows.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from . import library
-from .kernel import Arguments, kernel
+from .kernel import Arguments, address_of, kernel
 from .randomness import dropout, kept_scale, rule
 from .rowwise import bias_gradient, elu_gradient, heads_of
 from .rowwise import elu as elu_of
@@ -200,6 +201,21 @@ def project_backward(
     """
     more |= {"gx": gx, "g_weight": g_weight, "x": x, "gradient": gradient, "heads": heads_of(more.get("dots"))}
     _project_backward(**more, **_given(x, weight, gradient, elu))
+
+
+def project_beside(
+    out: torch.Tensor, parts: Sequence[tuple[torch.Tensor, torch.Tensor, Mask | None]], bias: torch.Tensor | None
+) -> None:
+    """out = the sum over one or two parts (x, weight, mask) of dropout(x) weight, plus bias, in one pass over the rows.
+
+    It is summed in float32, and rounded once if out (n, d_out) is bfloat16. x may be narrower than float32. Only where
+    `one_pass` of the weights, and where all matrices have elements. Raises the errors of `project`.
+    """
+    first, *others = ({"out": out, "x": x} | _given(x, weight, out, mask) for x, weight, mask in parts)
+    for each in others:
+        del each["compiled"]
+    beside = [_project.filled(**each) for each in others]  # which stay until the call is done
+    _project(**first, bias=bias, beside=address_of(beside[0]) if beside else None)
 
 
 def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | Mask | None) -> dict[str, Any]:

@@ -101,6 +101,7 @@ def _drop(x: torch.Tensor, words: torch.Tensor, a: Arguments) -> torch.Tensor:
         "index": "optional int32 [num]",
         "part": "optional type of out [num]",
         **dict.fromkeys(("key", "threshold", "scale"), 0),
+        "relu": False,
     },
     without=(("index", "rows", "num", "x"),),
 )
@@ -109,7 +110,7 @@ def _dropout(a: Arguments) -> None:
     for first in range(0, len(a.ids), step):
         piece = slice(first, first + step)
         rows = (a.x[piece] if a.index is None else a.x[a.index[piece]]).to(a.out.dtype)
-        left = _drop(rows, random_words(a.key, a.ids[piece], a.x.shape[1]), a)
+        left = _drop(rows.relu() if a.relu else rows, random_words(a.key, a.ids[piece], a.x.shape[1]), a)
         if a.part is not None:
             mine = a.part[piece, None]
             left.mul_(mine).addcmul_(rows, 1 - mine)
@@ -124,6 +125,7 @@ def dropout(
     p: float,
     index: torch.Tensor | None = None,
     part: torch.Tensor | None = None,
+    relu: bool = False,
 ) -> None:
     """out[i, c] = x[i, c] / (1 - p) where the random word of (ids[i], c) keeps it, else 0.
 
@@ -139,11 +141,12 @@ def dropout(
         p: below 1, rounded to a multiple of 2**-32.
         index: int32 (n,) in [0, m), not checked.
         part: (n,) of out's dtype.
+        relu: without part: whether ReLU of x comes first.
 
     Raises:
         ValueError: a wrong dtype, shape, layout, key or p.
     """
-    _dropout(out, x, ids, index, part, key, *rule(p))
+    _dropout(out, x, ids, index, part, key, *rule(p), relu)
 
 
 @kernel(

@@ -22,10 +22,8 @@ from hpcgnn.ops.additive_attention import Attending
 from hpcgnn.ops.attention_layer import attention_layer
 from hpcgnn.ops.draws import Drop, EluDropout, Purpose, Randomness, ReluDropout, dropout
 from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
-from hpcgnn.ops.edge_sums import EdgeSum
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
-from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.operators import Attention, InDegree, Made, Messages, Operator, Relational, WeightedSum
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.ops.row_functions import RowFunction
@@ -307,12 +305,12 @@ class Graph:
         x_src: SparseRows | Input,
         x_dst: torch.Tensor | None = None,
         edge: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """New rows (E_p, F) of the owned nodes' in-edges, from those at their ends and their own. Differentiable,
-        collective.
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(new rows (E_p, F) of the owned nodes' in-edges, from those at their ends and their own; their sums (n_p, F)
+        for each owned node). Differentiable, collective.
 
-        Of a layer only `edge`, the rows of nodes and the result are kept; what `function` makes exists for some edges
-        at a time. Gradients reach x_src, x_dst, edge, and the parameters of `function`.
+        Of a layer only `edge`, the rows of nodes and the result are kept. Hidden rows exist for some edges at a time.
+        Gradients reach x_src, x_dst, edge, and the parameters of `function`.
 
         Args:
             function: of rows (E, …), as the message function of `propagate`: it returns (E, F).
@@ -327,11 +325,6 @@ class Graph:
             given, function = cast(Any, function), lambda *rows: given(*rows[:-1])
             edge = _dense(x_src).new_empty(self._edges.count, 0)
         return self.operator(Messages())(Rule(function, None, self._seed()), _dense(x_src), x_dst, edge)
-
-    def sum_edges(self, edge: torch.Tensor) -> torch.Tensor:
-        """Sum rows (E_p, F) of in-edges for each owned node: (n_p, F). Differentiable, local."""
-        self._check_edges("sum_edges", edge)
-        return differentiable(EdgeSum(self._local.inward.edge_counts), edge)
 
     def _check_edges(self, method: str, edge: torch.Tensor | None) -> None:
         """Raise ValueError unless there is a row of `edge` for each in-edge."""

@@ -149,9 +149,10 @@ class ReluDropout(_Activation):
 
     def apply_(self, x: torch.Tensor, rows: slice) -> None:
         """x (rows, F) in place; rows: the slice of the own rows that x holds."""
-        x.clamp_min_(0)
         if self.p:
-            kernels.dropout(x, x, self.ids[rows], self.key, self.p)
+            kernels.dropout(x, x, self.ids[rows], self.key, self.p, relu=True)
+        else:
+            x.clamp_min_(0)
 
     def gradient(self, gy: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
         """out = the gradient of the input from the gradient of the result y, (rows, F) each; out may be y itself."""

@@ -22,7 +22,7 @@ from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.kernels import RowScores
 from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.propagate import Call, Propagation, Rule
-from hpcgnn.ops.row_tiles import picked
+from hpcgnn.ops.row_tiles import in_rows, picked
 
 #: Gradients, of those that are wanted.
 Gradients = tuple[torch.Tensor | None, ...]
@@ -36,7 +36,7 @@ def attend_by_scores(
     """
     attention = None if scores.attention is None else scores.attention.reshape(-1)
     operator = _ScoredAttention(general, rule, replace(scores, attention=None, weight=None))
-    return differentiable(operator, x_src.contiguous(), x_dst.contiguous(), attention, scores.weight)
+    return differentiable(operator, in_rows(x_src), in_rows(x_dst), attention, scores.weight)
 
 
 def _of_block(block: Block) -> dict[str, torch.Tensor | None]:

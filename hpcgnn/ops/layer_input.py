@@ -112,8 +112,13 @@ class _Constant:
     @property
     def as_it_is(self) -> bool:
         """Whether nothing is done to its rows before they are multiplied."""
-        plain = self.outputs is None and (not self.drop or self.masked) and isinstance(self.x, torch.Tensor)
-        return plain and (self.masked or self.x.dtype == self.read_type)
+        return self.in_place and (self.masked or self.x.dtype == self.read_type)
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its rows, which may have to be widened, are multiplied where they are."""
+        plain = self.outputs is None and (not self.drop or self.masked)
+        return plain and isinstance(self.x, torch.Tensor) and self.x.numel() > 0
 
     def mask(self, rows: slice) -> kernels.Mask | None:
         """What drops entries on the way into a product, if `masked`."""
@@ -260,6 +265,11 @@ class _Combine(torch.autograd.Function):
         ctx.constants, ctx.arena, ctx.weights, ctx.has_bias = constants, arena, weights, bias is not None
         dtype = weights[0].dtype
         y = arena.empty_streamed(len(constants[0]), weights[0].shape[1], kept)
+        if kernels.one_pass(dtype) and y.numel() and len(weights) <= 2 and all(each.in_place for each in constants):
+            every = slice(0, len(y))
+            factors: Any = [(each.x, weight, each.mask(every)) for each, weight in zip(constants, weights, strict=True)]
+            kernels.project_beside(y, factors, bias)
+            return y
         results = Cast(arena, y, dtype)
         for rows, parts in _tiles(constants, arena, kept == dtype):
 

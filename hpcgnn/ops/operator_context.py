@@ -89,10 +89,11 @@ class PushContext:
         return self.facts.inward_ids() if self.ids is None else self.ids
 
 
-def differentiable(operator: Any, *tensors: torch.Tensor | None) -> torch.Tensor:
-    """y of operator.forward(*tensors) -> (y, tensors to keep).
+def differentiable(operator: Any, *tensors: torch.Tensor | None) -> Any:
+    """y of operator.forward(*tensors) -> (y, tensors to keep): a tensor, or a tuple of them.
 
-    Its gradients are those of operator.backward(gy, wanted, *kept); wanted: bool for each of the tensors.
+    Its gradients are those of operator.backward(gy, wanted, *kept); wanted: bool for each of the tensors. gy is as y;
+    in a tuple it is None where there is no gradient.
     """
     return _Differentiable.apply(operator, *tensors)
 
@@ -102,9 +103,10 @@ class _Differentiable(torch.autograd.Function):
     def forward(ctx: Any, operator: Any, *tensors: torch.Tensor | None) -> torch.Tensor:
         y, kept = operator.forward(*tensors)
         ctx.save_for_backward(*kept)
-        ctx.operator = operator
+        ctx.set_materialize_grads(False)
+        ctx.operator, ctx.several = operator, isinstance(y, tuple)
         return y
 
     @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return None, *ctx.operator.backward(gy, ctx.needs_input_grad[1:], *ctx.saved_tensors)
+    def backward(ctx: Any, *gy: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return None, *ctx.operator.backward(gy if ctx.several else gy[0], ctx.needs_input_grad[1:], *ctx.saved_tensors)

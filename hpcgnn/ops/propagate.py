@@ -10,8 +10,10 @@ So nothing per edge outlives a tile, and a halo row costs F numbers forwards, F 
 less (linear_aggregation.py, additive_attention.py) use those.
 """
 
+import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -42,7 +44,7 @@ class Rule:
     Attributes:
         message: rows (E, …) of src, and of dst and edge where given -> messages (E, F), or (logits (E, H), values
             (E, F)) for softmax. A RowKernel is for sum, mean or None.
-        reduce: a name, or several; None: messages stay as they are, at the places of their edges.
+        reduce: a name, or several; None: messages stay at the places of their edges, and are summed.
         seed: of the function's draws from torch's generator.
         key, p: dropout of softmax's coefficients.
     """
@@ -54,7 +56,7 @@ class Rule:
     p: float = 0.0
 
     def reducer(self, rows: int, message: Message) -> Reducer:
-        """A new reducer for this many rows of y and messages like these. Raises ValueError."""
+        """A new reducer of messages like these, for this many rows of y. Raises ValueError."""
         names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce or ())
         if names == ("softmax",):
             if not isinstance(message, tuple) or len(message) != 2 or message[1].shape[1] % message[0].shape[1]:
@@ -64,18 +66,48 @@ class Rule:
                 )
             return Softmax(rows, message, self.key, self.p)
         unknown = [name for name in names if name not in REDUCERS]
-        if unknown or (self.reduce is not None and not names):
+        if unknown or not names:
             raise ValueError(
                 f"propagate: expected reduce to be of {', '.join(REDUCERS)}, or softmax alone, got {self.reduce!r}"
             )
         if not isinstance(message, torch.Tensor) or message.dim() != 2:
             raise ValueError(f"expected messages of shape (E, F) from the message function, got {_shape(message)}")
-        reducers = [REDUCERS[name](rows, message) for name in names] or [Each(rows, message)]
+        reducers = [REDUCERS[name](rows, message) for name in names]
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 
 
 def _shape(message: Any) -> tuple[int, ...] | str:
     return tuple(message.shape) if isinstance(message, torch.Tensor) else type(message).__name__
+
+
+#: Whether new rows of edges replace those that they are made from.
+_OVERWRITE: ContextVar[bool] = ContextVar("rows of edges are written over", default=False)
+
+
+@contextlib.contextmanager
+def overwriting_edges(over: bool) -> Iterator[None]:
+    """Let rules without a reducer, in the body, take their `edge` as memory, if `over`: nobody else may read it, nor
+    the gradients of the new rows. Without autograd, the new rows are written there. With it, they get no values: they
+    are made for the gradients of what led to them.
+    """
+    before = _OVERWRITE.set(over)
+    try:
+        yield
+    finally:
+        _OVERWRITE.reset(before)
+
+
+def _each(rows: int, example: Any, edge: torch.Tensor | None, over: bool) -> Each:
+    if not isinstance(example, torch.Tensor) or example.dim() != 2:
+        raise ValueError(f"expected new rows of shape (E, F) from the function, got {_shape(example)}")
+    assert edge is not None, "there is a row for each edge"
+    unread = over and torch.is_grad_enabled()
+    if unread:
+        each = example.new_empty(1, example.shape[1]).expand(len(edge), -1)
+    else:
+        in_place = over and edge.shape[1:] == example.shape[1:] and edge.dtype == example.dtype
+        each = edge if in_place else example.new_empty(len(edge), example.shape[1])
+    return Each(rows, example, each, unread)
 
 
 class Propagation:
@@ -91,15 +123,16 @@ class Propagation:
 
     def __call__(
         self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """y (n_p, F), or (E_p, F) of a rule that reduces nothing, from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or
-        None, edge (E_p, F_e) or None, differentiably.
+    ) -> Any:
+        """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None, differentiably.
+        Of a rule without a reducer: (the messages (E_p, F), y).
         """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example: Any  # whether it is a Message, the reducer says
         example, parameters = parameters_of(rule.message, [x for x in inputs if x is not None])
-        rows = len(x_src) if edge is None or rule.reduce is not None else len(edge)
-        return differentiable(Call(self, rule, rule.reducer(rows, example)), *inputs, *parameters)
+        over = rule.reduce is None and _OVERWRITE.get()
+        reducer = rule.reducer(len(x_src), example) if rule.reduce else _each(len(x_src), example, inputs[2], over)
+        return differentiable(Call(self, rule, reducer, over=over), *inputs, *parameters)
 
     def seed(self, rule: Rule) -> int:
         """Of a rule's draws on this rank: ranks must not draw the same numbers."""
@@ -113,11 +146,12 @@ class Propagation:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the operator, with the reducer that makes y."""
+    """A call of the operator, with the reducer that makes y. over: see `overwriting_edges`."""
 
     operator: Propagation
     rule: Rule
     reducer: Reducer
+    over: bool = field(default=False, kw_only=True)
 
     def forward(
         self, x_src: torch.Tensor, *others: torch.Tensor | None
@@ -137,16 +171,22 @@ class Call:
         return result_of(self.rule.message, _take(tile, part, *tensors[:3]), parameters)
 
     def backward(
-        self, gy: torch.Tensor, wanted: Sequence[bool], y: Any, *tensors: torch.Tensor | None
+        self, gy: Any, wanted: Sequence[bool], y: Any, *tensors: torch.Tensor | None
     ) -> list[torch.Tensor | None]:
         """See `differentiable`."""
-        sums = [torch.zeros_like(x) if w and x is not None else None for x, w in zip(tensors, wanted, strict=True)]
+        gy = tuple(g if g is None else g.contiguous() for g in gy) if isinstance(gy, tuple) else gy.contiguous()
+        # The gradient of the new rows of edges becomes that of the rows before, tile by tile.
+        over = gy[0] if self.over else None
+        sums = [
+            None if not w or x is None else torch.zeros_like(x) if over is None or number != 2 else over
+            for number, (x, w) in enumerate(zip(tensors, wanted, strict=True))
+        ]
         g_src, x_src, seed = sums[0], tensors[0], self.operator.seed(self.rule)
         assert x_src is not None, "the sources always have rows"
         # The kept y knows of this node, and the node of the reducer: if that held it, none of them would ever go.
         if y is not None:
             y = y.detach()
-        self.reducer.prepare(gy.contiguous(), y)
+        self.reducer.prepare(gy, y)
         returns = None if g_src is None else Returns(g_src)
         with torch_seed(seed):
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):

@@ -6,6 +6,7 @@ without messages give zeros.
 """
 
 import math
+from typing import Any
 
 import torch
 
@@ -64,16 +65,31 @@ class Sum:
 
 
 class Each(Sum):
-    """y_e = m_e at the place of its edge. rows: of y, the rank's edges."""
+    """m_e at the place of its edge, and y_i = Σ m_e. Messages (E, F) -> ((E_p, F), (n, F)).
 
-    def __init__(self, rows: int, message: torch.Tensor) -> None:
-        self.y = message.new_empty(rows, message.shape[1])
+    each: (E_p, F) to write to, without values if `unread`.
+    """
+
+    def __init__(self, rows: int, message: torch.Tensor, each: torch.Tensor, unread: bool) -> None:
+        super().__init__(rows, message)
+        self.each, self.unread = each, unread
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
-        self.y[tile.at] = message
+        super().add(tile, message)
+        if not self.unread:
+            self.each[tile.at] = message
+
+    def finish(self) -> Any:
+        return self.__dict__.pop("each"), super().finish()
+
+    def prepare(self, gy: Any, y: Any) -> None:
+        self.of_each, of_sums = gy
+        super().prepare(of_sums, y)
 
     def rows_of_gradient(self, tile: EdgeTile) -> tuple[torch.Tensor, torch.Tensor | None]:
-        return self.gy[tile.at], None
+        if self.of_each is None or self.gy is None:
+            return super().rows_of_gradient(tile) if self.of_each is None else (self.of_each[tile.at], None)
+        return picked(self.gy, tile.owner).add_(self.of_each[tile.at]), None
 
 
 class Mean(Sum):

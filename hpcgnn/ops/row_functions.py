@@ -143,24 +143,30 @@ class _Weighed(torch.autograd.Function):
     """A number whose gradients are the given ones: torch loads SymPy where it is given gradients itself."""
 
     @staticmethod
-    def forward(ctx: Any, given: list[torch.Tensor], *outputs: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: Any, given: Sequence[torch.Tensor], *outputs: torch.Tensor) -> torch.Tensor:
         ctx.given = given
         return outputs[0].new_zeros(())
 
     @staticmethod
     def backward(ctx: Any, one: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        return None, *ctx.given
+        given, ctx.given = ctx.given, ()
+        return None, *given
+
+
+def weighed(outputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """A number whose gradients with respect to outputs are the given ones; None if there is none."""
+    pairs = [(x, g) for x, g in zip(outputs, given, strict=True) if x.requires_grad and g is not None]
+    with torch.enable_grad():
+        return _Weighed.apply([g for _, g in pairs], *(x for x, _ in pairs)) if pairs else None
 
 
 def gradients(
     outputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor], asked: Sequence[torch.Tensor]
 ) -> list[torch.Tensor]:
     """The gradients of `asked` from the given ones of outputs: zeros where these do not depend on one."""
-    pairs = [(x, g) for x, g in zip(outputs, given, strict=True) if x.requires_grad]
-    if not pairs or not asked:
+    number = weighed(outputs, given) if asked else None
+    if number is None:
         return [torch.zeros_like(x) for x in asked]
-    with torch.enable_grad():
-        number = _Weighed.apply([g for _, g in pairs], *(x for x, _ in pairs))
     found = torch.autograd.grad(number, asked, allow_unused=True)
     return [torch.zeros_like(x) if g is None else g for x, g in zip(asked, found, strict=True)]
 
@@ -212,30 +218,3 @@ class _RowMap:
         width = sum(x[:1].numel() for x in (*inputs, self.example.new_empty(1, *self.example.shape[1:])))
         step = max(1, tile_bytes(self.function) // (max(1, width) * self.example.element_size()))
         return (slice(first, first + step) for first in range(0, len(inputs[0]), step))
-
-
-def remade(function: Callable[..., tuple[torch.Tensor, ...]], *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """function(*inputs), of which autograd keeps the inputs alone: the function runs again for the gradient, and adds
-    those of parameters where these have them. Collective if the function is.
-    """
-    return _Remade.apply(function, *inputs) if torch.is_grad_enabled() else function(*inputs)
-
-
-class _Remade(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, function: Callable[..., tuple[torch.Tensor, ...]], *inputs: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        ctx.function = function
-        ctx.save_for_backward(*inputs)
-        ctx.set_materialize_grads(False)
-        return function(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, *given: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        leaves = [x.detach().requires_grad_() for x in ctx.saved_tensors]
-        with torch.enable_grad():
-            pairs = [(y, g) for y, g in zip(ctx.function(*leaves), given, strict=True) if g is not None]
-            number = _Weighed.apply([g for _, g in pairs], *(y for y, _ in pairs))
-        number.backward()
-        return None, *(x.grad for x in leaves)

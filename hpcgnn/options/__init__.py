@@ -31,8 +31,7 @@ class DataConfig:
         "",
         "stored map of clusters to ranks; super-nodes, random-nodes: a random one",
         details="No name: the file's default, and rank 0 makes a map where the file has none for the number of ranks. "
-        "super-nodes: the file's clusters dealt at random. random-nodes: nodes at random. The random ones are for "
-        "experiments: the halo is large.",
+        "super-nodes deals the file's clusters, random-nodes nodes; both are for experiments.",
     )
     replicas: int = option(
         1,
@@ -51,8 +50,7 @@ class DataConfig:
     inductive: bool = option(
         False,
         "train on the subgraph of training nodes, evaluate on the whole graph",
-        details="The subgraph has neither features nor edges of other nodes. It takes memory in addition to the whole "
-        "graph.",
+        details="The subgraph takes memory in addition to the whole graph.",
         on_resume="same",
     )
 

@@ -90,8 +90,7 @@ class ModelConfig:
     jumping: str = option(
         "none",
         "logits by a linear map of all layers' outputs, or the last",
-        details="The outputs are joined (cat), added (sum) or as their maximum (max); last takes the last layer's "
-        "alone. All layers are then hidden. none: the last layer makes the logits.",
+        details="The outputs are joined (cat), added (sum) or as their maximum (max). All layers are then hidden.",
         choices=("none", "cat", "max", "sum", "last"),
         by_model=True,
         strict=True,

@@ -20,8 +20,6 @@ class RunConfig:
     threads: int = option(
         0,
         "threads of each rank; 0: from SLURM, OMP_NUM_THREADS, or the cores",
-        details="0: SLURM_CPUS_PER_TASK, OMP_NUM_THREADS, or the rank's cores divided by the ranks that share them. "
-        "Hardware threads of a core count once.",
         flag=True,
         least=0,
         most=4096,
@@ -45,8 +43,7 @@ class RunConfig:
     metric: str = option(
         "auto",
         "metric of the splits and of the best epoch",
-        details="auto: the first of each task. Classification: accuracy, macro-f1; of two classes roc-auc. "
-        "Multilabel: micro-f1, macro-f1, roc-auc. Regression: rmse, mae (lower is better), r2.",
+        details="auto: the first of each task (docs/models.md).",
         choices="metrics",
         on_resume="same",
     )

@@ -11,8 +11,7 @@ class ScheduleConfig:
     halo_buffer: float = option(
         8.0,
         "MiB of all communication buffers of a rank",
-        details="The size does not depend on the number of ranks. Large buffers give the one-shot exchange, small "
-        "ones sequential aggregation in fine steps.",
+        details="The size does not depend on the number of ranks.",
         flag=True,
         least=0.0,
         most=2.0**33,
@@ -27,9 +26,8 @@ class ScheduleConfig:
     intra_node: str = option(
         "auto",
         "ranks of a node exchange messages, or read shared memory",
-        details="messages: as between nodes. shared (sar, and lazy where layers keep sums): what a node needs of "
-        "another one crosses the network once. Results differ by rounding. auto: shared between nodes where that saves "
-        "a twentieth of the rows (docs/schedules.md).",
+        details="auto: shared where that saves a twentieth of the rows between nodes (docs/schedules.md). Results "
+        "differ by rounding.",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(
@@ -44,8 +42,7 @@ class ScheduleConfig:
     prune: str = option(
         "auto",
         "sar: compute and send only rows that the training loss depends on",
-        details="The last layer computes training nodes, the layer before their neighbours too, and so on. Exact. "
-        "Used where half of the rows are saved (gat: four in ten). none: compute all rows.",
+        details="Exact. auto: where half of the rows are saved (gat: four in ten). none: compute all rows.",
         choices=("auto", "none"),
         schedules=Having("exact_epochs"),
     )

@@ -17,14 +17,12 @@ class TaskConfig:
     features: str = option(
         "file",
         "inputs: file, none, degree, edges, learned:D, or several joined by +",
-        details="file: the features of the graph file. none: a column of ones. degree: that column and log(1 + "
-        "in-degree). edges: the mean of the features of a node's in-edges. learned:D: D learned columns for each node. "
-        "Example: file+learned:32.",
+        details="Example: file+learned:32 (docs/models.md).",
     )
     edge_features: str = option(
         "file",
         "edge inputs of models that read them: the file's, or none",
-        details="For gine, gat, gatv2, transformer, pna and plugins.",
+        details="For gine, gat, gatv2, transformer, pna, meshgraphnet and plugins.",
         choices=("file", "none"),
     )
     loss: str = option(
@@ -37,8 +35,7 @@ class TaskConfig:
     target_scale: str = option(
         "standard",
         "regression: standardise targets, or learn them unchanged",
-        details="The training nodes have the mean and the deviation. Metrics and predictions are in the units of the "
-        "file.",
+        details="Metrics and predictions are in the units of the file.",
         choices=("standard", "none"),
         on_resume="same",
     )

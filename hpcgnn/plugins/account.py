@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
 CODE = "program code, loaded since"
+SNAPSHOTS = "rows of the graph file that a step reads"
 SHARED = "what the ranks of a node share"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
 FREE = "arena, resident but not in use then"
@@ -53,6 +54,7 @@ def make_account(
         "features": (local.features, *(each.features for each in (views.nodes, views.subgraph) if each)),
         "labels, split and ids": (local.labels, local.split, local.original_id),
         "graph structure and plan": (local.inward, local.outward, views.shares, views.subgraph),
+        SNAPSHOTS: trainer.evaluator.rows(),
         "kept input aggregate": trainer.constants,
         "halo buffers": trainer.buffers,
         MODEL: (trainer.model, trainer.gradients, trainer.optimizer.state, [each.held() for each in trainer.plugins]),

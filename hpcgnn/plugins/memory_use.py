@@ -2,7 +2,7 @@
 
 The growth by training is the process's high-water mark during training minus its resident memory before. Some memory
 does not depend on the graph (thread stacks, library buffers, autograd's machinery), and the baseline must contain it.
-So the process first runs one training step on a graph of 256 nodes, and returns free heap to the system.
+So the process first runs one training step on a graph of 251 nodes, and returns free heap to the system.
 
 The arena counts its own large tensors. Models made of torch's operations alone (the general operator, plugins) allocate
 outside the arena, and torch does not count live CPU tensors. So a profile watches every operation.

@@ -4,8 +4,8 @@ A task gets rows of a model's outputs and of labels, both of one rank. `total` s
 covers the whole graph.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import torch
@@ -63,6 +63,22 @@ class Setting:
     config: Config
 
 
+@dataclass(frozen=True)
+class EpochWork:
+    """The work of an epoch on a graph file, for an estimate: an epoch on a small copy has one of each.
+
+    Attributes:
+        passes, moves: passes through the model in training, and moves of the optimizer.
+        judged: {split: passes through the model in an evaluation}, for splits that are judged apart.
+        held: bytes of rows of the graph file that are in memory, from a number of own nodes.
+    """
+
+    passes: int = 1
+    moves: int = 1
+    judged: Mapping[str, int] = field(default_factory=lambda: {"all": 1})
+    held: Callable[[int], int] = lambda nodes: 0
+
+
 class Loss(Protocol):
     """The loss of a task over the whole graph. num_train: the number of its terms."""
 
@@ -110,6 +126,9 @@ class Judge:
     def outputs(self, model: torch.nn.Module, graph: Graph) -> Any:
         """A model's outputs (n_p, C) of own nodes, as `scores` and `report` take them. Collective."""
         return model(graph)
+
+    def rows(self) -> Any:
+        """What is in memory of rows that steps read from the graph file."""
 
     def scores(self, outputs: Any) -> dict[str, Any]:
         """{'train', 'val', 'test': value of the metric}, and tables, of a model's `outputs`. Collective."""
@@ -204,6 +223,10 @@ class Task(Protocol):
     def remarks(self, config: Config, file: GraphFile) -> list[str]:
         """Lines about the graph and about options without effect on it. config: resolved."""
         return []
+
+    def work(self, config: Config, spec: ModelSpec, file: GraphFile) -> EpochWork | None:
+        """The work of an epoch; None: estimates do not count the task's messages. config: resolved."""
+        return EpochWork() if self.traits.labels else None
 
     def task_edges(self, config: Config) -> TaskEdges:
         """The edges that the task takes out of a graph, and further ones that it reads."""

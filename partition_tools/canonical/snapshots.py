@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, GraphError
-from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldSeries
+from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldSeries, fault_of_splits, fault_of_times
 from hpcgnn.graphfile.own_ids import ids_of, kind_of_ids
 from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.graphfile.storage import GraphFile
 from partition_tools.graph.counts import whole
-from partition_tools.graph.fields import PlacedField, fault_of_splits, fault_of_times
+from partition_tools.graph.fields import PlacedField
 from partition_tools.readers.tables.field_files import BlockArray, open_array
 
 SHARES = "0.8/0.1/0.1"
@@ -158,7 +158,7 @@ def _split(source: Any, number: np.ndarray) -> np.ndarray:
     """uint8 (T,), by shares of trajectories or of times, or as given."""
     if not isinstance(source, str) or not _THREE.fullmatch(source):
         split = _wholes(source, len(number), "split")
-        if fault := fault_of_splits(split):
+        if fault := fault_of_splits(split, len(SPLITS)):
             raise GraphError(f"{fault}; mend --split")
         return split.astype(np.uint8)
     shares = np.array(source.split("/"), np.float64)

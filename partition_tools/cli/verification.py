@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import HpcgnnError
-from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldReader
+from hpcgnn.graphfile.field_series import GIVEN, POSITION, VOLUME, FieldReader, fault_of_splits, fault_of_times
 from hpcgnn.graphfile.given_links import given_shapes, summary
 from hpcgnn.graphfile.hdf5 import Progress
 from hpcgnn.graphfile.label_files import LABELS, MULTILABEL, REGRESSION
@@ -23,7 +23,7 @@ from hpcgnn.graphfile.storage import SLAB_ROWS, SPLITS, GraphFile, expected_data
 from partition_tools.canonical.links import link_counts
 from partition_tools.canonical.rows import numbered
 from partition_tools.graph.edges import count_self_loops, rows, transpose
-from partition_tools.graph.fields import fault_of_splits, fault_of_times, first_not_finite, load_series
+from partition_tools.graph.fields import first_not_finite, load_series
 from partition_tools.graph.loading import RowsOnDisk, load_edges, load_links
 from partition_tools.graph.quality import cluster_graph, partition_quality
 from partition_tools.workspace.progress import Reporter
@@ -155,7 +155,7 @@ def _fields(file: GraphFile, reporter: Reporter) -> Checked:
     series = load_series(file)
     if series is not None:
         yield "times of snapshots", fault_of_times(series.time, series.number)
-        yield "splits of snapshots", fault_of_splits(series.split)
+        yield "splits of snapshots", fault_of_splits(series.split, len(SPLITS))
         with reporter.bar(len(series.fields) * len(series.time), "checking fields", "snapshots") as progress:
             for name, field in series.fields.items():
                 yield f"finite field {name}", _tried(_not_finite, file, field, name, series.time, progress)

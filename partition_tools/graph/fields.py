@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.graphfile.field_series import NUMBER, SPLIT, TIME, FieldSeries, name_of_field
-from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.graphfile.storage import SLAB_ROWS, GraphFile
 
 #: seen(first time, first row, values (times, rows, F)): called with all values of a source, in its own order.
@@ -87,28 +86,6 @@ def load_series(file: GraphFile) -> FieldSeries | None:
         return None
     fields = {name: FieldOnDisk(file, name) for name in file.meta.snapshots}
     return FieldSeries(fields, file.read(TIME), file.read(NUMBER), file.read(SPLIT))
-
-
-def fault_of_times(time: np.ndarray, number: np.ndarray) -> str:
-    """'', or the first snapshot whose time or number of a trajectory cannot be. time: float (T,); number: int (T,)."""
-    if len(wrong := np.flatnonzero(~np.isfinite(time))):
-        return f"the time of snapshot {wrong[0]} is {time[wrong[0]]}, expected a number"
-    if len(wrong := np.flatnonzero(np.diff(number) < 0)) or (number[:1] < 0).any():
-        at = wrong[0] + 1 if len(wrong) else 0
-        return f"snapshot {at} has number {number[at]} of its trajectory, expected numbers from 0 that never fall"
-    if len(wrong := np.flatnonzero((np.diff(time) <= 0) & (np.diff(number) == 0))):
-        at = wrong[0]
-        return (
-            f"times must increase within a trajectory, and snapshots {at} and {at + 1} of trajectory {number[at]} "
-            f"have {time[at]:g} and {time[at + 1]:g}"
-        )
-    return ""
-
-
-def fault_of_splits(split: np.ndarray) -> str:
-    """'', or the first snapshot in no split. split: int (T,)."""
-    wrong = np.flatnonzero((split < 0) | (split > max(SPLITS.values())))
-    return f"snapshot {wrong[0]} has split {split[wrong[0]]}, expected 0..{len(SPLITS)}" if len(wrong) else ""
 
 
 def first_not_finite(values: np.ndarray) -> tuple[int, int] | None:

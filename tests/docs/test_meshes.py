@@ -19,7 +19,7 @@ def test_heat_is_solved_learned_and_drawn(tmp_path, monkeypatch):
         runpy.run_path(str(ROOT / "docs/heat/heat.py"), run_name="__main__")
     with h5py.File(tmp_path / "forecast.h5") as file:
         assert file["snapshots/u"].shape == (4, 81, 1) and file["position"].shape == (81, 2)
-    assert all((tmp_path / name).stat().st_size for name in ("heat.png", "forecast.png", "forecast.xdmf"))
+    assert all((tmp_path / name).stat().st_size for name in ("forecast-fields.png", "forecast.png", "forecast.xdmf"))
     program = example("meshes.md", "graph.update_edges") + "print(int(graph.total(torch.tensor([len(e), len(x)]))[0]))"
     (tmp_path / "program.py").write_text(program)
     command = ["mpiexec", "-n", "2", sys.executable, "program.py"]

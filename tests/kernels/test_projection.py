@@ -6,7 +6,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.kernels import Elu, Mask, dropout, multiply, one_pass, project, project_backward, stream_key
+from hpcgnn.kernels import Elu, Mask, dropout, multiply, one_pass, project, project_backward, project_beside, stream_key
 
 KEY = stream_key(7, 1, 2, 3)
 # Around the rows of a block, its panels of columns (125 and the gap: rows that share few sets of a cache), and the
@@ -164,3 +164,10 @@ def test_entries_dropped_on_the_way_in(kernels, dtype, shares):
     g_weight = torch.zeros(130, 33)
     project_backward(None, g_weight, x, gradient, weight, mask)
     torch.testing.assert_close(g_weight, dropped.T @ gradient, rtol=1e-5, atol=1e-4)
+    beside, of_beside = x[:, :50], torch.randn(50, 33, generator=draw)
+    for other in (None, Mask(ids, KEY + 1, 0.4, None)):  # one pass has the bits of two, and rounds once
+        project(wanted, x, weight, mask, bias=bias)
+        project(wanted, beside, of_beside, other, add=True)
+        for out in (torch.ones(197, 33), torch.ones(197, 33, dtype=torch.bfloat16)):
+            project_beside(out, [(x, weight, mask), (beside, of_beside, other)], bias)
+            assert torch.equal(out, wanted.to(out.dtype))

@@ -57,6 +57,18 @@ def test_dropped_values_are_zero_whatever_they_were(kernels):
     assert (x[~keep] == 0).all() and not (x[keep] == 0).any()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("width", [5, 70])
+def test_relu_on_the_way(kernels, dtype, width):
+    """With the bits of two steps; what is not a number stays so."""
+    x = torch.randn(300, width, generator=torch.Generator().manual_seed(1)).to(dtype)
+    x[0, :3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
+    ids, wanted, found = torch.arange(300), torch.empty_like(x), x.clone()
+    dropout(wanted, x.relu(), ids, 5, 0.3)
+    dropout(found, found, ids, 5, 0.3, relu=True)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
 def test_dropout_at_the_ends(kernels):
     x, ids = torch.randn(6, 5), torch.arange(6)
     out = torch.full((6, 5), 7.0)

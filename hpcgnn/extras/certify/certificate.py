@@ -1,10 +1,12 @@
 """The certificate: its sentence, its table, and its files."""
 
 import datetime
+import math
 import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +14,20 @@ from tabulate import tabulate
 
 from hpcgnn import kernels
 from hpcgnn.engine.summary import versions
-from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, early, failed, limits, of_losses
+from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, failed, limits, of_losses
 from hpcgnn.extras.certify.measuring import CertifiedRun
 from hpcgnn.records import to_json, write_atomically
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
-#: After a failure behind the first step.
-BRANCH = ". The first step agrees: a fault, or rounding that grew; --precision fp64 rules out ranks and maps"
 _ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measurements of all shapes. reference: of the first shape in float64; None where all are."""
+    """The measurements of all shapes. exact: of the same in float64; none where all are."""
 
     shapes: Sequence[CertifiedRun]
-    reference: CertifiedRun | None
+    exact: Sequence[CertifiedRun]
 
     @property
     def first(self) -> CertifiedRun:
@@ -36,40 +36,40 @@ class Certificate:
     @property
     def rounding(self) -> dict[str, float] | None:
         """{quantity: distance of the first shape from itself in float64}."""
-        return None if self.reference is None else differences(self.first, self.reference)
+        return differences(self.first, self.exact[0]) if self.exact else None
 
     @property
     def limits(self) -> dict[str, float]:
         return limits(self.rounding, self.first)
 
     @property
-    def failure(self) -> tuple[CertifiedRun, str] | None:
-        """The first shape, and its first quantity, that differ by more than rounding."""
-        allowed = self.limits
-        found = ((each, failed(differences(each, self.first), allowed)) for each in self.shapes)
-        return next(((each, name) for each, name in found if name is not None), None)
+    def failure(self) -> tuple[CertifiedRun, str, float, float] | None:
+        """(the first shape that differs by more than rounding, its first quantity, its difference, the limit)."""
+        for runs, allowed in ((self.shapes, self.limits), (self.exact, limits(None, self.first))):
+            for each in runs:
+                found = differences(each, runs[0])
+                if (name := failed(found, allowed)) is not None:
+                    return each, name, found[name], allowed[name]
+        return None
 
     def sentence(self) -> str:
         """The result in a line."""
         config, steps = self.first.config, len(self.first.losses)
         model, graph = config.model.model, Path(config.data.graph).name
-        precision, rounding = config.run.precision, self.rounding
+        precision, exact = config.run.precision, self.exact or self.shapes
         if (failure := self.failure) is not None:
-            shape, name = failure
-            value = differences(shape, self.first)[name]
+            shape, name, value, allowed = failure
             return (
                 f"The {name} of {model} on {graph} at {_ranks([shape])} differs by {value:.1e} from that at "
-                f"{_ranks([self.first])}; rounding allows {self.limits[name]:.1e} ({precision})"
-                + ("" if rounding is None or early(name) else BRANCH)
+                f"{_ranks([self.first])}; rounding allows {allowed:.1e} ({shape.config.run.precision})"
             )
-        most = max(of_losses(differences(each, self.first)) for each in self.shapes)
-        allowed = f"limit {LIMIT_FP64:.0e}" if rounding is None else f"rounding {of_losses(rounding):.1e}"
-        agree = f"agree at {_ranks(self.shapes)} to {most:.1e}"
+        losses = f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph}"
         if len(self.shapes) == 1:
-            agree = f"at {_ranks(self.shapes)} are compared with no other number of ranks"
-        return (
-            f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph} {agree} ({precision}; {allowed})"
-        )
+            return f"{losses} at {_ranks(self.shapes)} are compared with no other number of ranks ({precision})"
+        text = f"{losses} agree at {_ranks(self.shapes)} to {_most(exact):.1e} in fp64 (limit {LIMIT_FP64:.0e})"
+        if (rounding := self.rounding) is not None:
+            text += f", and to {_most(self.shapes):.1e} in {precision} (rounding {of_losses(rounding):.1e})"
+        return text
 
     def table(self, style: str = "rounded_outline") -> str:
         """A row for each shape, and rows of rounding and limits, with the metric of one split. style: of tabulate."""
@@ -77,24 +77,32 @@ class Certificate:
             f"{split} {self.first.config.run.metric}" for split in ("val", "train") if split in self.first.metrics
         ]
         names = [FIRST, LAST, "parameters", *metrics[:1]]
-        heads = ["ranks", "losses", "first gradients", "last gradients", *names[2:]]
-        heads += ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
+        heads = ["ranks", *(["losses, fp64"] if self.exact else []), "losses"]
+        heads += ["first gradients", "last gradients", *names[2:]]
+        own = ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
 
-        def shown(found: dict[str, float]) -> list[str]:
-            return [f"{value:.1e}" if value else "0" for value in (of_losses(found), *(found[name] for name in names))]
+        def shown(found: dict[str, float], exact: str) -> list[str]:
+            values = of_losses(found), *(found.get(name, math.nan) for name in names)
+            texts = ["–" if math.isnan(value) else f"{value:.1e}" if value else "0" for value in values]
+            return [exact, *texts] if self.exact else texts
 
         rows = [
             [
                 str(each.shape),
-                *(["–"] * (len(names) + 1) if each is self.first else shown(differences(each, self.first))),
+                *(
+                    ["–"] * (len(heads) - 1)
+                    if each is self.first
+                    else shown(differences(each, self.first), f"{_most([self.exact[0], two]):.1e}" if two else "")
+                ),
                 *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (_ROWS, _SUMS)),
                 f"{sum(each.sent['messages'].get(kind, 0) for kind in (*_ROWS, *_SUMS)):,}",
                 "{min:,}–{max:,}".format(**each.quality["halo_rows"]),
             ]
-            for each in self.shapes
+            for each, two in zip_longest(self.shapes, self.exact)
         ]
-        rows += [["rounding", *shown(self.rounding), *[""] * 4]] if self.rounding is not None else []
-        rows.append(["limit", *shown(self.limits), *[""] * 4])
+        rows += [["rounding", *shown(self.rounding, "–"), *[""] * 4]] if self.rounding is not None else []
+        rows.append(["limit", *shown(self.limits, f"{LIMIT_FP64:.0e}"), *[""] * 4])
+        heads += own
         return tabulate(rows, heads, tablefmt=style, disable_numparse=True, colalign=["right"] * len(heads))
 
     def record(self) -> dict[str, Any]:
@@ -113,10 +121,11 @@ class Certificate:
                     "gradient_norms": [float(vector.norm()) for vector in each.gradients],
                     "metrics": each.metrics,
                     "differences": differences(each, self.first),
+                    "differences_fp64": differences(two, self.exact[0]) if two else None,
                     "sent_in_the_last_step": each.sent,
                     "partition": each.quality,
                 }
-                for each in self.shapes
+                for each, two in zip_longest(self.shapes, self.exact)
             ],
             "rounding": self.rounding,
             "limits": self.limits,
@@ -141,7 +150,7 @@ class Certificate:
         return f"hpcgnn {versions()['hpcgnn']}, graph {self.first.graph_uuid}, {datetime.date.today()}"
 
     def _note(self) -> str:
-        rounding = "" if self.reference is None else " Rounding: the difference of that run from itself in float64."
+        rounding = "" if not self.exact else " Rounding: the difference of that run from itself in float64."
         return (
             f"Relative differences from the run at {_ranks([self.first])}: the largest of all losses, and norms of "
             f"vectors.{rounding} Rows, gradients and messages: sent by all ranks in the last step"
@@ -157,6 +166,11 @@ class Certificate:
             caption = caption.replace(letter, "\\" + letter)
         table = self.table("latex_booktabs").replace("–", "--")
         return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{table}\n\\end{{table}}\n"
+
+
+def _most(runs: Sequence[CertifiedRun]) -> float:
+    """The largest difference of the losses from the first."""
+    return max(of_losses(differences(each, runs[0])) for each in runs)
 
 
 def _ranks(shapes: Sequence[CertifiedRun]) -> str:

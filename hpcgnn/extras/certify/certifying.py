@@ -43,13 +43,17 @@ def certify(config: Config, session: Session, request: CertifyRequest, remarks: 
         found.append(measure(config, session, shape, request.steps, None if found else start))
         if (last := found[-1]) is not None:
             log.info("ranks %s: %d steps, loss %.6g to %.6g", shape, request.steps, last.losses[0], last.losses[-1])
-    exact, reference = config.replace(precision="fp64", halo_dtype="fp32"), None
+    exact = list[CertifiedRun | None]()
     if config.run.precision != "fp64":
-        reference = measure(exact, session, shapes[0], request.steps, start)
+        in_fp64 = config.replace(precision="fp64", halo_dtype="fp32")
+        start |= comm.broadcast_object(dict(start))  # ranks that the first shape has not
+        for shape in shapes:
+            exact.append(measure(in_fp64, session, shape, request.steps, start))
     code = HOLDS
     with comm.together("writing the certificate", on_one=True):
         if comm.rank == 0:
-            certificate = Certificate([each for each in found if each is not None], reference)
+            runs = ([each for each in some if each is not None] for some in (found, exact))
+            certificate = Certificate(*runs)
             with comm.heartbeat.storing():
                 certificate.write(out)
             tell(certificate.table())

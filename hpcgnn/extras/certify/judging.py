@@ -2,14 +2,12 @@
 
 import math
 from collections.abc import Mapping
-from itertools import accumulate
 
 import torch
 
 from hpcgnn.extras.certify.measuring import CertifiedRun
 
-#: A sum in another order errs as much as one in another precision, up to a small factor. Gradients of a first step come
-#: to 2.1, gradients and parameters after ten to 8.2 (300 nodes; sage, gcn, gat and gin; six seeds; 2 and 3 ranks).
+#: A sum in another order errs as much as one in another precision, up to a small factor.
 FACTOR = 10
 #: Units of rounding that a quantity may differ by, whatever was measured: a loss is a single number, which may be right
 #: by chance.
@@ -53,31 +51,19 @@ def limits(rounding: Mapping[str, float] | None, first: CertifiedRun) -> dict[st
     """{quantity: the largest difference that rounding allows}. rounding: the differences of the first shape from
     itself in float64; None where it is in float64.
 
-    A later loss may differ as much as an earlier one, and more with the number of steps. No limit is above the root of
-    the unit of rounding: a run that rounding has turned to another branch allows nothing.
+    Outside float64 only the first step has limits. Later, the sign of a number that is 0 to rounding turns a ReLU, and
+    from there on two curves part; that is no fault. The gradients of the first step may have such a sign.
     """
-    names = differences(first, first)
     if rounding is None:
-        return dict.fromkeys(names, LIMIT_FP64)
-    eps, steps = UNITS[first.config.run.precision], len(first.losses)
-    losses = [name for name in names if name.startswith(LOSS)]
-    after = dict.fromkeys(names, steps) | {FIRST: 1} | {name: step for step, name in enumerate(losses, 1)}
-    largest = dict(rounding) | dict(zip(losses, accumulate((rounding[name] for name in losses), max), strict=True))
-    found = {
-        name: min(max(LEAST * eps * math.sqrt(after[name]), FACTOR * largest[name]), math.sqrt(eps)) for name in names
-    }
-    ties = {f"{split} {first.config.run.metric}": TIES / max(1, count) for split, count in first.counted.items()}
-    return found | {name: max(found[name], ties[name]) for name in ties}
+        ties = {f"{split} {first.config.run.metric}": TIES / max(1, count) for split, count in first.counted.items()}
+        return dict.fromkeys(differences(first, first), LIMIT_FP64) | ties
+    eps = UNITS[first.config.run.precision]
+    return {f"{LOSS} 1": min(max(LEAST * eps, FACTOR * rounding[f"{LOSS} 1"]), math.sqrt(eps)), FIRST: math.sqrt(eps)}
 
 
 def failed(found: Mapping[str, float], allowed: Mapping[str, float]) -> str | None:
     """The first quantity whose difference is more than rounding, or None."""
-    return next((name for name, value in found.items() if not value <= allowed[name]), None)
-
-
-def early(name: str) -> bool:
-    """Whether a quantity is of the first step, before rounding can have grown."""
-    return name in (f"{LOSS} 1", FIRST)
+    return next((name for name, limit in allowed.items() if not found[name] <= limit), None)
 
 
 def of_losses(found: Mapping[str, float]) -> float:

@@ -29,8 +29,7 @@ class EdgeDropoutConfig(ModelConfig):
     edge_dropout: float = option(
         0.0,
         "probability with which an edge is left out of a training epoch",
-        details="All layers of an epoch leave out the same edges. In an undirected graph an edge and its reverse go "
-        "together. Self loops stay, and evaluation uses all edges. For all models but rgcn and sign.",
+        details="For all layers of an epoch alike. Evaluation uses all edges (docs/models.md).",
         least=0.0,
         below=1.0,
         schedules=("sar",),

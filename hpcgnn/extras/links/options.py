@@ -39,16 +39,13 @@ class LinksConfig(TaskConfig):
     scorer: str = _option(
         "dot",
         "links: score of a pair of embeddings",
-        details="dot: their product. distmult: the product with a learned weight for each column. mlp: two layers of "
-        "--hidden units over the products by column.",
+        details="mlp: two layers of --hidden units (docs/models.md).",
         choices=("dot", "distmult", "mlp"),
     )
     link_split: str = _option(
         AUTO,
         "links: held-out edges of the file, or shares as 0.9/0.05/0.05",
-        details="given: the held-out edges of the graph file; its own edges are then all for training. Shares: "
-        "training, validation and test edges, drawn by --seed and the ids of both ends. auto: given if the "
-        "file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
+        details="auto: given if the file has held-out edges, else 0.9/0.05/0.05. Messages use training edges alone.",
         check=drawn_shares,
     )
     negatives: int = _option(

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns
+from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns, fault_of_times
 from hpcgnn.graphfile.schema import SPLITS, RowReader
 from partition_tools.generators.drawing import EdgeColumn
 from partition_tools.graph.edges import index_dtype
-from partition_tools.graph.fields import fault_of_times, first_not_finite
+from partition_tools.graph.fields import first_not_finite
 from partition_tools.out_of_core.records import Records
 from partition_tools.out_of_core.sorting import Runs
 from partition_tools.workspace.scratch import Scratch
@@ -55,12 +55,15 @@ class TimeByTime:
         return self._values
 
 
-def one_trajectory(path: Path, fields: dict[str, TimeByTime], times: Sequence[float]) -> FieldSeries | None:
-    """The fields of a source, all of one trajectory and for training; None without fields. Raises FormatError."""
-    count = len(times)
-    number, split = np.zeros(count, np.int32), np.full(count, SPLITS["train"], np.uint8)
-    series = FieldSeries(fields, np.array(times, np.float64), number, split)
-    if fields and (fault := fault_of_columns(series.columns) or fault_of_times(series.time, number)):
+def series_of_source(
+    path: Path, fields: dict[str, TimeByTime], times: Sequence[float], numbers: Sequence[int] = ()
+) -> FieldSeries | None:
+    """The fields of a source, all for training; None without fields. numbers: the trajectory of each time, or of all
+    one. Raises FormatError.
+    """
+    time, number = np.array(times, np.float64), np.array(numbers or [0] * len(times), np.int32)
+    series = FieldSeries(fields, time, number, np.full(len(times), SPLITS["train"], np.uint8))
+    if fields and (fault := fault_of_columns(series.columns) or fault_of_times(time, number)):
         raise FormatError(f"{path}: {fault}; write the fields again")
     return series if fields else None
 

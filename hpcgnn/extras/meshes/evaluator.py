@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.extras.meshes.setting import FieldSetting
+from hpcgnn.extras.meshes.frames import Frame
+from hpcgnn.extras.meshes.setting import HELD, FieldSetting
 from hpcgnn.nn.graph import Graph
 from hpcgnn.tasks.base import Judge, Metric, Task
-
-_HELD = ("val", "test")
 
 
 def _of_windows(*given: Any) -> float:
@@ -33,9 +32,13 @@ class JudgedModel:
 
 
 class FieldForecast(NamedTuple):
-    """The fields after a step, {field: (n_p, F) in its units}, and their RMSE where the file has that time."""
+    """The fields after a step, {field: (n_p, F) in its units}, and their RMSE where the file has that time.
+
+    place: among the snapshots of the graph file, -1 for none.
+    """
 
     time: float
+    place: int
     fields: dict[str, torch.Tensor]
     rmse: dict[str, float] | None
 
@@ -46,7 +49,10 @@ class FieldsEvaluator(Judge):
     def __init__(self, task: Task, made: FieldSetting) -> None:
         self._made, self._comm = made, made.on.comm
         self.task, self.name, self.metric = task, "nrmse", NRMSE
-        self.counts = {split: len(made.windows.starts(split)) for split in ("train", *_HELD)}
+        self.counts = {split: len(made.windows.starts(split)) for split in ("train", *HELD)}
+
+    def rows(self) -> list[Frame]:
+        return self._made.forecasts.frames.held()
 
     def outputs(self, model: torch.nn.Module, graph: Graph) -> JudgedModel:
         return JudgedModel(model, graph)
@@ -55,7 +61,7 @@ class FieldsEvaluator(Judge):
         """{'train': NaN, 'val': nrmse, 'test': …, 'fields': {split: {field: RMSE of one step in its units}}}, of splits
         with windows. Collective.
         """
-        made, found, tables = self._made, dict.fromkeys(("train", *_HELD), math.nan), {}
+        made, found, tables = self._made, dict.fromkeys(("train", *HELD), math.nan), {}
         weights = torch.tensor(made.columns.weights, dtype=torch.float64)
         for split in self._splits():
             starts = made.windows.starts(split).tolist()
@@ -92,7 +98,7 @@ class FieldsEvaluator(Judge):
         """The forecast of each step. Behind the trajectory times go on with its last distance. Collective. Raises
         ConfigError, on all ranks.
         """
-        windows, times, targets = self._made.windows, self._made.times, self._made.columns.targets
+        windows, times = self._made.windows, self._made.times
         least = (windows.history - 1) * windows.lag
         start = least if start is None else start
         inside = least <= start < len(times) and windows.trajectory[start - least] == windows.trajectory[start]
@@ -101,6 +107,15 @@ class FieldsEvaluator(Judge):
                 f"--start {start} --steps {count}: expected a snapshot of 0 … {len(times) - 1} that has {least} of its "
                 "trajectory before it, and steps from 1 on (1 where --lag is 0)"
             )
+        yield from self._forecasts(outputs, start, count)
+
+    def one_step(self, outputs: JudgedModel, split: str) -> Iterator[FieldForecast]:
+        """The forecast of one step of each window of a split. Collective."""
+        for start, _ in self._made.ahead([(start, True) for start in self._made.windows.starts(split).tolist()]):
+            yield from self._forecasts(outputs, start, 1)
+
+    def _forecasts(self, outputs: JudgedModel, start: int, count: int) -> Iterator[FieldForecast]:
+        windows, times, targets = self._made.windows, self._made.times, self._made.columns.targets
         last = windows.last(start)
         inner = last > 0 and windows.trajectory[last - 1] == windows.trajectory[last]
         distance = float(times[last] - times[last - 1]) if inner else 1.0
@@ -112,10 +127,11 @@ class FieldsEvaluator(Judge):
                 errors = None
                 if each.truth is not None:
                     errors = self._by_field(self._comm.total(self._made.mean_squares(each.values - each.truth)))
-                yield FieldForecast(time, dict(zip(targets, parts, strict=True)), errors)
+                fields = dict(zip(targets, parts, strict=True))
+                yield FieldForecast(time, -1 if behind else each.time, fields, errors)
 
     def _splits(self) -> list[str]:
-        return [split for split in _HELD if self.counts[split]]
+        return [split for split in HELD if self.counts[split]]
 
     def _squares(self, outputs: JudgedModel, start: int, count: int) -> Iterator[torch.Tensor]:
         """float64 (C,) after each step: this rank's share of the mean squares of errors, in units."""

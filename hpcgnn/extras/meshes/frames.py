@@ -33,6 +33,10 @@ class Frames:
         while len(self._held) > self._most:
             self._held.popitem(last=False)[1].cancel()
 
+    def held(self) -> list[Frame]:
+        """The frames in memory."""
+        return [each.result() for each in self._held.values() if each.done() and not each.cancelled()]
+
     def __getitem__(self, time: int) -> Frame:
         """The frame of a time."""
         self.ask([time])

@@ -4,16 +4,18 @@ names of Dist-GNN's weights.
 
 from collections.abc import Iterator
 
+from hpcgnn.app.corrections import TABLES, OutputEntry
 from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.cli.commands import COMMANDS
 from hpcgnn.config import declare
 from hpcgnn.extras.meshes import meshgraphnet
+from hpcgnn.extras.meshes.one_step import add_option, table_of
 from hpcgnn.extras.meshes.options import FIELDS, FieldsConfig, options_of
 from hpcgnn.extras.meshes.rollout import add_rollout
 from hpcgnn.extras.meshes.task import Fields
 from hpcgnn.extras.meshes.weights import DistGnn
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.plan.rules import PLAN_RULES, RULES, schedules_with
+from hpcgnn.plan.rules import COUNTING_RULES, PLAN_RULES, RULES, schedules_with
 from hpcgnn.plan.run_plan import RunPlan
 from hpcgnn.tasks.registry import TASKS
 
@@ -40,10 +42,21 @@ def rule(of: RunPlan) -> Iterator[str]:
         )
 
 
+def counted(of: RunPlan) -> Iterator[str]:
+    """Replicas."""
+    if (replicas := of.config.data.replicas) > 1:
+        yield (
+            f"estimate counts the messages of one replica, got --replicas {replicas}; expected --replicas 1, and the "
+            "ranks of a replica as --ranks"
+        )
+
+
 declare("task", FIELDS, FieldsConfig)
 TASKS.register(FIELDS, Fields())
 RULES.append(rule)
+COUNTING_RULES.append(counted)
 COMMANDS.register("rollout", add_rollout)
+TABLES.register(FIELDS, OutputEntry(add_option, table_of))
 declare("model", "meshgraphnet", meshgraphnet.MeshGraphNetConfig)
 MODELS.register("meshgraphnet", meshgraphnet.MODEL)
 RULES.append(meshgraphnet.rule)

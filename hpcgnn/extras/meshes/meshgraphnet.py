@@ -9,7 +9,7 @@ are kept once; hidden rows exist for a tile.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -21,7 +21,8 @@ from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.row_functions import map_rows, remade
+from hpcgnn.ops.remade_layers import remade_layers
+from hpcgnn.ops.row_functions import map_rows
 from hpcgnn.option_fields import flag, option
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.plan.run_plan import RunPlan
@@ -43,12 +44,12 @@ class MeshGraphNetConfig(ModelConfig):
         by_model=True,
         on_resume="same",
     )
-    keep_every: int = option(
-        1,
-        "meshgraphnet: keep the states of edges at every K-th layer",
-        details="The gradient makes the states of other layers again, K layers at a time. Memory is least near the "
-        "root of --layers. Results do not change.",
-        least=1,
+    kept_states: int = option(
+        0,
+        "meshgraphnet: states of layers that are kept at a time; 0: all",
+        details="The gradient makes those of other layers again, each from the nearest that is kept. Results do not "
+        "change.",
+        least=0,
         by_model=True,
     )
     edge_states: str = option(
@@ -89,8 +90,7 @@ class Processor(nn.Module):
         of_edge = self.edge.rows(Part(), Part(), Part(slice(2 * self.width, None), added=True))
         ends = {"x_src": x @ source, "x_dst": torch.addmm(self.edge.first.bias, x, target)}
         if self.updates:
-            e = graph.update_edges(of_edge, **ends, edge=e)
-            y = graph.sum_edges(e)
+            e, y = graph.update_edges(of_edge, **ends, edge=e)
         else:
             y = graph.propagate(of_edge, "sum", **ends, edge=e)
         of_node = self.node.rows(Part(slice(self.width), added=True), Part(slice(self.width, None)))
@@ -114,11 +114,18 @@ class MeshGraphNet(Model):
     def forward(self, whole: Graph) -> torch.Tensor:
         first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))
         x = map_rows(self.node_encoder.rows(Part()), first)
-        e = self.edge_encoder.map(whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype)))
-        every, convs = cast(MeshGraphNetConfig, self.spec.options).keep_every, list(self.convs)
-        for layer in range(0, len(convs), every):
-            process = functools.partial(_process, whole, convs[layer : layer + every])
-            x, e = process(x, e) if every == 1 else remade(process, x, e)
+        inputs = whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype))
+
+        def encoded(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x, self.edge_encoder.map(rows)
+
+        layers: list[Callable[..., Any]] = [encoded, *(functools.partial(conv, whole) for conv in self.convs)]
+        most = cast(MeshGraphNetConfig, self.spec.options).kept_states
+        if most:
+            x, _ = remade_layers(layers, most, x, inputs)
+        else:
+            for layer in layers:
+                x, inputs = layer(x, inputs)
         return self.decoder.map(x)
 
     @property
@@ -130,13 +137,6 @@ class MeshGraphNet(Model):
         return False
 
 
-def _process(graph: Graph, convs: Sequence[Any], x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The states of nodes and edges behind some layers. Collective."""
-    for conv in convs:
-        x, e = conv(graph, x, e)
-    return x, e
-
-
 def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
     """Δ, |Δ| and the features of each in-edge: (E_p, D + 1 + F_e). Collective."""
 
@@ -144,11 +144,12 @@ def edge_inputs(graph: Graph, dtype: torch.dtype) -> torch.Tensor:
         apart = source - target
         return torch.cat([apart.to(dtype), apart.norm(dim=1, keepdim=True).to(dtype), *features], 1)
 
-    return graph.update_edges(of_ends, x_src=graph.position, x_dst=graph.position, edge=graph.edge_features)
+    rows, _ = graph.update_edges(of_ends, x_src=graph.position, x_dst=graph.position, edge=graph.edge_features)
+    return rows
 
 
 MODEL = ModelEntry(
-    lambda spec: Processor, ("hidden", "mlp_layers", "activation", "edge_states", "keep_every"), MeshGraphNet
+    lambda spec: Processor, ("hidden", "mlp_layers", "activation", "edge_states", "kept_states"), MeshGraphNet
 )
 
 

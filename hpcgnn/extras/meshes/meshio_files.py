@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpcgnn.errors import ConfigError, FormatError, GraphError
-from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, one_trajectory
+from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, series_of_source
 from hpcgnn.graphfile.field_series import FieldSeries
 from hpcgnn.graphfile.schema import RowReader
 from partition_tools.graph.raw import RawGraph
@@ -73,6 +73,15 @@ def read(path: Path, options: MeshOptions, scratch: Scratch) -> RawGraph:
         ConfigError: meshio is not installed.
         FormatError, GraphError: it cannot read the file, or the mesh is faulty.
     """
+    _, points, cells, source = open_mesh(path)
+    src, dst = _edges(path, _MODULES[path.suffix.lower()], cells, len(points), scratch)
+    return RawGraph(
+        src, dst, len(points), source=path.stem, position=points, snapshots=source.fields(len(points), scratch.reporter)
+    )
+
+
+def open_mesh(path: Path) -> "tuple[Any, np.ndarray, Any, _Steps]":
+    """(meshio, points (n, D), blocks of cells, the fields). Raises as `read` does."""
     try:
         meshio: Any = importlib.import_module("meshio")
     except ImportError as error:
@@ -90,10 +99,7 @@ def read(path: Path, options: MeshOptions, scratch: Scratch) -> RawGraph:
     points = points.astype(points.dtype.newbyteorder("=") if _is_real(points) else np.float64, copy=False)
     if len(wrong := np.flatnonzero(~np.isfinite(points).all(axis=1))):
         raise GraphError(f"{path}: point {wrong[0]} is at {points[wrong[0]]}, expected numbers; mend the mesh")
-    src, dst = _edges(path, name, cells, len(points), scratch)
-    return RawGraph(
-        src, dst, len(points), source=path.stem, position=points, snapshots=source.fields(len(points), scratch.reporter)
-    )
+    return meshio, points, cells, source
 
 
 def _opened(path: Path, name: str, meshio: Any) -> tuple[Any, Any, "_Steps"]:
@@ -133,7 +139,7 @@ class _Steps:
             name: self._field(name, (len(self.times), count, columns[name]), values.dtype.newbyteorder("="))
             for name, values in kept.items()
         }
-        return one_trajectory(self.path, fields, self.times)
+        return series_of_source(self.path, fields, self.times)
 
     def _field(self, name: str, shape: tuple[int, int, int], kind: np.dtype) -> TimeByTime:
         def where(step: int, row: int) -> str:

@@ -3,6 +3,12 @@
 Points stand once for each element. The points of a global id are one node. A point with the id 0 lies inside of an
 element, and is a node by itself. A node belongs to the lowest rank that has a point of it, as `RawGraph.parts` says,
 and has the values of the first of them. Halo tables and masks follow from the ids, and are not read.
+
+Fields are in files fld_NAME_time_T of the folder, or the plugin `trajGen` has written them beside it:
+
+    gnn_outputs_poly_7/                                         the mesh
+    traj_poly_7/tinit_T_dtfactor_D/data_rank_R_size_P/          a trajectory
+        NAME_step_S.bin                                         a field; the number of the step is its time
 """
 
 import re
@@ -13,16 +19,20 @@ from pathlib import Path
 import numpy as np
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, one_trajectory
+from hpcgnn.extras.meshes.arrival import MeshOptions, TimeByTime, mesh_edges, series_of_source
 from hpcgnn.graphfile.field_series import FieldSeries
 from hpcgnn.graphfile.schema import RowReader
 from partition_tools.graph.raw import RawGraph
+from partition_tools.workspace.progress import Reporter
 from partition_tools.workspace.scratch import Scratch
 
 NAME = "nekrs"
 OPTIONS = MeshOptions
 _FILE = re.compile(r"(.+)_rank_(\d+)_size_([1-9]\d*)\.bin")
 _FIELD = re.compile(r"fld_(.+)_time_(.+)")
+_TRAJECTORY, _STEP = re.compile(r"tinit_(.+)_dtfactor_(\d+)"), re.compile(r"(.+)_step_(\d+)\.bin")
+#: A snapshot: the number of its trajectory, and its time there.
+_Snapshot = tuple[int, float]
 #: What makes a graph: types of numbers, and numbers of a row.
 _IDS, _POSITIONS, _EDGES = "global_ids", "pos_node", "edge_index"
 _ROWS = {_IDS: (np.int64, 1), _POSITIONS: (np.float64, 3), _EDGES: (np.int32, 2)}
@@ -58,7 +68,7 @@ def read(path: Path, options: MeshOptions, scratch: Scratch) -> RawGraph:
         parts=points.owner if owned.all() else None,
         source=path.resolve().name,
         position=position,
-        snapshots=points.fields(),
+        snapshots=points.fields(scratch.reporter),
     )
 
 
@@ -85,6 +95,41 @@ def _files(folder: Path) -> dict[str, list[Path]]:
                     "the files of all ranks into the folder"
                 )
     return {name: [found[name][rank] for rank in range(count)] for name in wanted}
+
+
+def _trajectories(folder: Path, ranks: int) -> dict[str, dict[_Snapshot, list[Path]]]:
+    """{field: {snapshot: its file of each rank}} of the trajectories beside the folder of a mesh, or in it. Raises
+    FormatError for files that a rank does not have.
+    """
+    place = folder.resolve()
+    roots = {place, place.with_name(place.name.replace("gnn_outputs", "traj"))}
+    there = ((_TRAJECTORY.fullmatch(each.name), each) for root in roots if root.is_dir() for each in root.iterdir())
+    begins = sorted((_number(part[1]), int(part[2]), each) for part, each in there if part)
+    found: dict[str, dict[_Snapshot, list[Path]]] = defaultdict(dict)
+    for number, (_, _, trajectory) in enumerate(begins):
+        parts = [trajectory / f"data_rank_{rank}_size_{ranks}" for rank in range(ranks)]
+        names = {each.name for part in parts if part.is_dir() for each in part.iterdir()}
+        for name in sorted(names):
+            if step := _STEP.fullmatch(name):
+                if missing := [part for part in parts if not (part / name).is_file()]:
+                    raise FormatError(
+                        f"{missing[0]} has no {name}, expected it of each of {ranks} ranks; copy the folders of all "
+                        "ranks, or take this step away"
+                    )
+                found[step[1]][number, float(step[2])] = [part / name for part in parts]
+        if not names:
+            raise FormatError(
+                f"{trajectory} has no files of {ranks} ranks such as {parts[0].name}/u_step_0.bin, expected those of "
+                "the ranks of the mesh; copy them, or take the folder away"
+            )
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return np.inf
 
 
 def _numbers(file: Path, name: str, count: int | None = None) -> np.ndarray:
@@ -194,26 +239,37 @@ class _Points:
             )
         return self.node[first:last][ends]
 
-    def fields(self) -> FieldSeries | None:
-        """All fields, in the order of their times."""
-        times: dict[str, dict[float, str]] = defaultdict(dict)
-        for name in self.files:
-            if part := _FIELD.fullmatch(name):
-                time = self._time(name, part[2])
-                if time in times[part[1]]:
-                    raise FormatError(
-                        f"{self.folder} has {times[part[1]][time]} and {name}, expected each time once; take one away"
-                    )
-                times[part[1]][time] = name
-        every = sorted({time for of_field in times.values() for time in of_field})
-        for field, of_field in times.items():
-            if missing := [time for time in every if time not in of_field]:
+    def fields(self, reporter: Reporter) -> FieldSeries | None:
+        """All fields, in the order of their trajectories and times."""
+        files = _trajectories(self.folder, len(self.ranks))
+        of_mesh = self._fields_of_mesh()
+        if files and of_mesh:
+            reporter.warn(f"{self.folder}: there are trajectories beside it; files fld_* are left out")
+        files = files or of_mesh
+        every = sorted({snapshot for of_field in files.values() for snapshot in of_field})
+        for field, of_field in files.items():
+            if missing := [each for each in every if each not in of_field]:
                 raise FormatError(
-                    f"{self.folder} has field {field} at {len(of_field)} times and not at {missing[0]:g}, expected all "
-                    f"{len(every)} times of the fields; add its files of this time, or take those of the others away"
+                    f"{self.folder} has field {field} at {len(of_field)} times and not at {missing[0][1]:g} "
+                    f"(trajectory {missing[0][0]}), expected all {len(every)} times of the fields; add its files of "
+                    "this time, or take those of the others away"
                 )
-        fields = {field: self._field(field, times[field], every) for field in sorted(times)}
-        return one_trajectory(self.folder, fields, every)
+        fields = {field: self._field(field, files[field], every) for field in sorted(files)}
+        return series_of_source(self.folder, fields, [time for _, time in every], [number for number, _ in every])
+
+    def _fields_of_mesh(self) -> dict[str, dict[_Snapshot, list[Path]]]:
+        """{field: {snapshot: its file of each rank}} in the folder of the mesh."""
+        found: dict[str, dict[_Snapshot, list[Path]]] = defaultdict(dict)
+        names: dict[tuple[str, float], str] = {}
+        for name, files in self.files.items():
+            if part := _FIELD.fullmatch(name):
+                key = part[1], self._time(name, part[2])
+                if key in names:
+                    raise FormatError(
+                        f"{self.folder} has {names[key]} and {name}, expected each time once; take one away"
+                    )
+                names[key], found[key[0]][0, key[1]] = name, files
+        return found
 
     def _time(self, name: str, text: str) -> float:
         try:
@@ -227,9 +283,9 @@ class _Points:
             )
         return time
 
-    def _field(self, field: str, of_time: Mapping[float, str], times: list[float]) -> TimeByTime:
-        names = [of_time[time] for time in times]
-        widths = {self._columns(file, rank): file for name in names for rank, file in enumerate(self.files[name])}
+    def _field(self, field: str, files: Mapping[_Snapshot, list[Path]], every: list[_Snapshot]) -> TimeByTime:
+        parts = [files[snapshot] for snapshot in every]
+        widths = {self._columns(file, rank): file for of_ranks in parts for rank, file in enumerate(of_ranks)}
         if len(widths) > 1:
             (width, file), (other, differs), *_ = widths.items()
             raise FormatError(
@@ -237,15 +293,15 @@ class _Points:
                 "copy the files again, or take this field away"
             )
 
-        def where(time: int, node: int) -> str:
+        def where(place: int, node: int) -> str:
             rank = int(self.owner[node])
             return (
-                f"{self.files[names[time]][rank]}: field {field} at snapshot {time} (time {times[time]:g}), point "
+                f"{parts[place][rank]}: field {field} at snapshot {place} (time {every[place][1]:g}), point "
                 f"{self.first[node] - self.ranks[rank][0]} (global id {self.ids[node]}),"
             )
 
-        shape = len(times), len(self.ids), next(iter(widths))
-        return TimeByTime(shape, np.float64, lambda time: self._values(names[time], shape[2]), where)
+        shape = len(every), len(self.ids), next(iter(widths))
+        return TimeByTime(shape, np.float64, lambda place: self._values(parts[place], shape[2]), where)
 
     def _columns(self, file: Path, rank: int) -> int:
         """Numbers for each point. Rows of padding may follow the points."""
@@ -259,10 +315,10 @@ class _Points:
             "points; copy it again, or take this field away"
         )
 
-    def _values(self, name: str, columns: int) -> np.ndarray:
-        """float64 (n, columns): a field at a time."""
+    def _values(self, files: list[Path], columns: int) -> np.ndarray:
+        """float64 (n, columns): a field at a time. files: of each rank."""
         values = np.empty((len(self.ids), columns))
-        for rank, file in enumerate(self.files[name]):
+        for rank, file in enumerate(files):
             mine = self.owner == rank
             found = np.fromfile(file, np.float64).reshape(-1, columns)
             values[mine] = found[self.first[mine] - self.ranks[rank][0]]

@@ -1,13 +1,26 @@
-"""Files beside the forecasts: an XDMF file for ParaView and VisIt, and a picture of the errors."""
+"""Files beside the forecasts: an XDMF file for ParaView and VisIt, and pictures of errors and of fields."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+import numpy as np
+
+from hpcgnn.graphfile.field_series import name_of_field
 from hpcgnn.graphfile.hdf5 import opened
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.records import replaced_by
 from hpcgnn.report.style import drawing
 
+if TYPE_CHECKING:
+    from hpcgnn.extras.meshes.on_cells import Mesh
+
+#: The dataset of places among the snapshots of the graph file; -1 behind their trajectory.
+PLACE = "snapshot"
+#: Nodes of the largest mesh that is drawn without being asked: one process holds their positions and fields.
+DRAWN_NODES = 1 << 21
 _GEOMETRY = {2: "XY", 3: "XYZ"}
 _KINDS = {1: "Scalar", 3: "Vector"}
 
@@ -74,3 +87,118 @@ def draw_errors(path: Path, errors: Mapping[float, Mapping[str, float]]) -> list
     except ImportError:
         return []
     return [written]
+
+
+def draw_fields(path: Path, graph: GraphFile, steps: Sequence[int], mesh: "Mesh | None") -> list[Path]:
+    """Draw truth, forecast and error of each field at some steps, beside a file of forecasts. Returns [the picture], or
+    [] for nodes without positions in a plane or in space, or without matplotlib.
+
+    Args:
+        path: the file.
+        graph: with the snapshots that are the truth.
+        steps: from 1; where there are none, the last one with a truth, of meshes of at most DRAWN_NODES.
+        mesh: for its triangles, or None.
+    """
+    with opened(path) as file:
+        places, times = file[PLACE][:].tolist(), file["time"][:].tolist()
+        chosen = [step - 1 for step in steps] or [step for step, place in enumerate(places) if place >= 0][-1:]
+        nodes = len(file["position"]) if "position" in file else 0
+        if not chosen or nodes < 3 or (not steps and nodes > DRAWN_NODES):
+            return []
+        plane = Plane.of(file["position"][:], None if mesh is None else mesh.triangles())
+        if plane is None:
+            return []
+        panels = []
+        for step in chosen:
+            for name, field in file["snapshots"].items():
+                forecast, label = field[step][plane.nodes].astype(float), f"{name} at time {times[step]:g}"
+                truth = None
+                if places[step] >= 0:
+                    truth = _in_original_order(graph, name, places[step])[plane.nodes].astype(float)
+                panels.append((label, forecast, truth))
+    written = path.with_name(f"{path.stem}-fields.png")
+    try:
+        with drawing() as sheet:
+            wide, high = np.ptp(plane.points, axis=0)
+            figure = sheet(figsize=(9.6, len(panels) * (0.5 + min(max(2.4 * high / wide, 0.8), 4.8))))
+            for row, (label, forecast, truth) in enumerate(panels):
+                _draw_row(figure, (len(panels), row), plane, label, forecast, truth)
+            with replaced_by(written) as temporary:
+                figure.savefig(temporary, dpi=140, format="png")
+    except ImportError:
+        return []
+    return [written]
+
+
+def _in_original_order(graph: GraphFile, name: str, place: int) -> np.ndarray:
+    """(n, F): a field at a snapshot."""
+    rows = graph.read(name_of_field(name), time=place)
+    found = np.empty_like(rows)
+    found[graph.read("nodes/original_id")] = rows
+    return found
+
+
+def _draw_row(figure: Any, at: tuple[int, int], plane: "Plane", label: str, forecast: Any, truth: Any) -> None:
+    """Truth, forecast and error side by side; of vectors, their lengths."""
+    vectors, shown = forecast.shape[1] > 1, {"forecast": _sizes(forecast)}
+    if truth is not None:
+        shown = {"truth": _sizes(truth)} | shown | {"error": _sizes(forecast - truth)}
+    both = np.concatenate([values for kind, values in shown.items() if kind != "error"])
+    for column, kind in enumerate(("truth", "forecast", "error")):
+        if kind not in shown:
+            continue
+        title = f"{label}: {f'length of {kind}' if vectors else kind}"
+        axis = figure.add_subplot(at[0], 3, 3 * at[1] + column + 1, title=title, aspect="equal")
+        axis.set_axis_off()
+        far = np.abs(shown[kind]).max()
+        signed = kind == "error" and not vectors
+        low, high = (-far, far) if signed else (0, far) if kind == "error" else (both.min(), both.max())
+        drawn = plane.draw(axis, shown[kind], vmin=low, vmax=high, cmap="RdBu_r" if signed else "viridis")
+        figure.colorbar(drawn, ax=axis, shrink=0.8)
+
+
+def _sizes(rows: np.ndarray) -> np.ndarray:
+    return rows[:, 0] if rows.shape[1] == 1 else np.linalg.norm(rows, axis=1)
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Nodes in a plane, or in a slice of space.
+
+    Attributes:
+        nodes: int64 (m,), in the original order.
+        points: (m, 2), where they are.
+        triangles: int (k, 3), of a mesh, or None.
+        sliced: whether they are some of all nodes.
+    """
+
+    nodes: np.ndarray
+    points: np.ndarray
+    triangles: np.ndarray | None
+    sliced: bool
+
+    @classmethod
+    def of(cls, position: np.ndarray, triangles: np.ndarray | None) -> "Plane | None":
+        """That of nodes at (n, D); None for nodes on a line, or in more than three dimensions. A slice is through the
+        middle of the shortest axis, as thick as nodes are apart.
+        """
+        extent, nodes = np.ptp(position, axis=0), np.arange(len(position))
+        wide = np.flatnonzero(extent > 1e-9 * extent.max())
+        if len(wide) == 2:
+            found = triangles if triangles is not None and len(triangles) else None
+            return cls(nodes, position[:, wide], found, False)
+        if len(wide) != 3:
+            return None
+        short = int(wide[extent[wide].argmin()])
+        along = position[:, short]
+        middle = along[np.abs(along - (along.min() + extent[short] / 2)).argmin()]
+        thick = (extent[wide].prod() / len(position)) ** (1 / 3)
+        nodes = np.flatnonzero(np.abs(along - middle) <= thick / 2)
+        return cls(nodes, position[nodes][:, [each for each in wide if each != short]], None, True)
+
+    def draw(self, axis: Any, values: np.ndarray, **style: Any) -> Any:
+        """Draw values (m,). Without triangles of a mesh they are Delaunay's; a slice has points."""
+        x, y = self.points.T
+        if self.sliced:
+            return axis.scatter(x, y, c=values, s=min(150.0, 3e4 / len(x)), marker="s", linewidths=0, **style)
+        return axis.tripcolor(x, y, values, triangles=self.triangles, shading="gouraud", **style)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from hpcgnn.config import Config
 from hpcgnn.errors import GraphError
 from hpcgnn.extras.meshes.forecast import Forecasts
 from hpcgnn.extras.meshes.frames import Frame, Frames
@@ -17,10 +18,12 @@ from hpcgnn.extras.meshes.windows import FieldColumns, Windows
 from hpcgnn.graph.own_rows import OwnRows
 from hpcgnn.graphfile.field_series import GIVEN, VOLUME
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.tasks.base import Setting
+from hpcgnn.tasks.base import EpochWork, Setting
 
 #: What snapshots in memory may take on a rank, if those of two windows do not take more.
 HELD_BYTES = 256 << 20
+#: The splits that forecasts are judged by.
+HELD = ("val", "test")
 #: (start of a window, …).
 Pass = TypeVar("Pass", bound=tuple[Any, ...])
 
@@ -53,8 +56,8 @@ class FieldSetting:
         given, dtype = None, spec.dtype  # type: torch.Tensor | None, Any
         if source is None:
             columns = FieldColumns.made_up(len(scaling.input_mean), len(scaling.target_mean))
-            times = np.arange((options.history + options.rollout) * options.lag + 1.0)
-            windows = Windows(np.zeros(len(times)), np.ones(len(times)), options.history, options.lag)
+            windows = Windows.made_up(options.history, options.lag, options.rollout)
+            times = np.arange(len(windows.split))
             wave = torch.arange(on.local.num_owned, dtype=dtype)[:, None].sin()
             weight = torch.ones(on.local.num_owned, dtype=torch.float64)
 
@@ -73,8 +76,8 @@ class FieldSetting:
                 place = source.ranges, source.order.number, dtype
                 return {name: snapshots.read(name, time, *place) for name in columns.both}
 
-        size = on.local.num_owned * sum(columns.both.values()) * dtype.itemsize
-        frames = Frames(read, windows.most(options.rollout, HELD_BYTES // max(1, size)))
+        most = windows.most(options.rollout, HELD_BYTES // bytes_of_frame(on.local.num_owned, columns, dtype))
+        frames = Frames(read, most)
         replicas = 1 if source is None else on.config.data.replicas
         total = float(on.comm.total(weight.sum().reshape(1), "plan")) / replicas
         replica = on.comm.rank * replicas // on.comm.size
@@ -97,6 +100,29 @@ class FieldSetting:
     def mean_squares(self, difference: torch.Tensor) -> torch.Tensor:
         """float64 (C,): this rank's share of the weighted mean square of each column, over the nodes of its replica."""
         return self.weight @ difference.double().square() / self.total
+
+
+def bytes_of_frame(nodes: int, columns: FieldColumns, dtype: torch.dtype) -> int:
+    """Bytes of the snapshots of a time on so many nodes, at least 1."""
+    return max(1, nodes * sum(columns.both.values()) * dtype.itemsize)
+
+
+def epoch_work(config: Config, columns: FieldColumns, dtype: torch.dtype, snapshots: Snapshots) -> EpochWork:
+    """The passes of an epoch through the windows, and the bytes of the snapshots that it leaves in memory."""
+    options = options_of(config)
+    windows = Windows(snapshots.trajectory, snapshots.split, options.history, options.lag)
+    judged = {split: starts for split in HELD if len(starts := windows.starts(split))}
+    begins = windows.starts("train", options.rollout)
+    used = [(begins, options.rollout), (windows.starts("train"), 1)]
+    used += [(starts, 1) for starts in judged.values()] if config.run.eval_every else []
+    times = {time for starts, steps in used for start in starts for time in windows.times(start, steps)}
+
+    def held(nodes: int) -> int:
+        size = bytes_of_frame(nodes, columns, dtype)
+        return size * min(len(times), windows.most(options.rollout, HELD_BYTES // size))
+
+    passes = {split: len(starts) for split, starts in judged.items()}
+    return EpochWork(len(begins), -(-len(begins) // options.snapshots_per_step), passes, held)
 
 
 def _weights(file: GraphFile, source: OwnRows) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from hpcgnn.errors import FormatError, GraphError
-from hpcgnn.graphfile.field_series import NUMBER, SPLIT, TIME, name_of_field
+from hpcgnn.graphfile.field_series import NUMBER, SPLIT, TIME, fault_of_splits, fault_of_times, name_of_field
 from hpcgnn.graphfile.ranges import segments
+from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.graphfile.storage import GraphFile
 
 
@@ -25,7 +26,7 @@ class Snapshots:
 
     Raises:
         GraphError: the file has no snapshots.
-        FormatError: a dataset is missing, or has another shape than the file says.
+        FormatError: a dataset is missing, has another shape than the file says, or times that cannot be.
     """
 
     def __init__(self, file: GraphFile) -> None:
@@ -47,6 +48,8 @@ class Snapshots:
         self.times = file.read(TIME, dtype=np.float64)
         self.trajectory = file.read(NUMBER, dtype=np.int32)
         self.split = file.read(SPLIT, dtype=np.uint8)
+        if fault := fault_of_times(self.times, self.trajectory) or fault_of_splits(self.split, len(SPLITS)):
+            raise FormatError(f"{file.path}: {fault}; the file is corrupted, add the snapshots again")
 
     def read(
         self,

@@ -16,11 +16,13 @@ from hpcgnn.extras.meshes.evaluator import NRMSE, FieldsEvaluator
 from hpcgnn.extras.meshes.loss import FieldsLoss
 from hpcgnn.extras.meshes.options import FIELDS, options_of
 from hpcgnn.extras.meshes.scaling import Scaling
-from hpcgnn.extras.meshes.setting import FieldSetting
+from hpcgnn.extras.meshes.setting import FieldSetting, epoch_work
+from hpcgnn.extras.meshes.snapshots import Snapshots
 from hpcgnn.extras.meshes.windows import FieldColumns
 from hpcgnn.graphfile.schema import GraphMeta
+from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.tasks.base import Judge, Loss, Metric, Setting, Task
+from hpcgnn.tasks.base import EpochWork, Judge, Loss, Metric, Setting, Task
 from hpcgnn.traits import TaskTraits
 
 
@@ -41,6 +43,9 @@ class Fields(Task):
     def prepare_model(self, model: torch.nn.Module, spec: ModelSpec, config: Config) -> None:
         """The scaling becomes a part of the model, so that it is stored and loaded with it."""
         model.add_module(self.module, Scaling(spec.given // options_of(config).history, spec.classes))
+
+    def work(self, config: Config, spec: ModelSpec, file: GraphFile) -> EpochWork:
+        return epoch_work(config, _columns(config, file.meta), spec.dtype, Snapshots(file))
 
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         made = FieldSetting.of(on, cast(Scaling, on.model.get_submodule(self.module)))

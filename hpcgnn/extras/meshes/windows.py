@@ -107,6 +107,12 @@ class Windows:
     history: int
     lag: int
 
+    @classmethod
+    def made_up(cls, history: int, lag: int, rollout: int) -> "Windows":
+        """A window for training with so many steps, and one for validation with a step."""
+        lengths = [(history - 1 + steps) * lag + 1 for steps in (rollout, 1)]
+        return cls(np.repeat([0, 1], lengths), np.repeat([SPLITS["train"], SPLITS["val"]], lengths), history, lag)
+
     def starts(self, split: str, steps: int = 1) -> np.ndarray:
         """int64: the last times of inputs of windows with so many steps, ascending.
 

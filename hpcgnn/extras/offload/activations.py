@@ -69,7 +69,8 @@ class ActivationOffloader(SavedTensors):
 
 def hold_within(trainer: Trainer, probe: StepProbe, limit: Limit) -> None:
     """Let a Trainer stay within its Limit. Collective. Raises ConfigError or ScratchError where that cannot be."""
-    comm, features, kept = trainer.comm, trainer.local.features, probe.per_node * trainer.local.num_owned
+    comm, local = trainer.comm, trainer.local
+    features, kept = local.features, probe.kept(local.num_owned, local.inward.num_edges)
     lasting, at_work = needs(trainer, probe, limit)
     lasting += trainer.schedule.halo.kept_bytes  # their pages are not resident yet
     given = portion(limit, comm, lasting + at_work, kept)

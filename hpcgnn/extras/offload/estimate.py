@@ -55,7 +55,7 @@ def within(forecast: Forecast, place_: TargetNode, memory: int) -> dict[str, Any
     spec, probe = experiment.plan.spec, experiment.probe
     rows, columns = int(forecast.shares.nodes.max()), spec.d_in - spec.changing
     per_node = min(forecast.shares.ranks, place_.ranks_per_node or forecast.shares.ranks)
-    kept, at_work = probe.per_node * rows, probe.peak_working_set(rows)
+    kept, at_work = probe.kept(rows, int(forecast.shares.edges.max())), probe.peak_working_set(rows)
     libraries = place_.libraries + experiment.code
     lasting = libraries + rank.parts["structure"] + probe.beside + 2 * probe.parameters + experiment.limit
     sizes = bytes_on_disk(spec, rows, columns)

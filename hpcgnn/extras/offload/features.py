@@ -128,7 +128,7 @@ def placed(
     """
     config, spec, rows = plan.config, plan.spec, local.num_owned
     sees, memory = _sees_shares(plan, learns), (None, Placing(False, False, 1.0))
-    sizes, kept = bytes_on_disk(spec, rows, columns), probe.per_node * rows if learns else 0
+    sizes, kept = bytes_on_disk(spec, rows, columns), probe.kept(rows, local.inward.num_edges) if learns else 0
     lasting, at_work = _lasting(plan, probe, rows), probe.peak_working_set(rows)
     if not limit.said and _surely_fits(plan, probe, limit, learns, comm, local, sum(sizes)):
         return memory
@@ -174,7 +174,7 @@ def _surely_fits(
     """
     rows, pruned = local.num_owned, 4 * probe.pruning[1] * local.inward.structure_nbytes
     most = _lasting(plan, probe, rows) + probe.peak_working_set(rows) + more
-    most += probe.per_node * rows * learns + pruned * _sees_shares(plan, learns)
+    most += probe.kept(rows, local.inward.num_edges) * learns + pruned * _sees_shares(plan, learns)
     return portion(limit, comm, most).fits
 
 

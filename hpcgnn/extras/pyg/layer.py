@@ -127,7 +127,7 @@ def _meta_forward(
         def of_edges(source: torch.Tensor, target: torch.Tensor, *edge: torch.Tensor) -> Any:
             return layer.edge_model(source, target, edge[0] if edge else None, u, batch)
 
-        edge_attr = edge_index.graph.update_edges(of_edges, x_src=x, x_dst=x, edge=edge_attr)
+        edge_attr, _ = edge_index.graph.update_edges(of_edges, x_src=x, x_dst=x, edge=edge_attr)
     if layer.node_model is not None:
         x = layer.node_model(x, edge_index, edge_attr, u, batch)
     return x, edge_attr, u

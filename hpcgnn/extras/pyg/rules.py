@@ -59,7 +59,7 @@ def streamed(
     src, dst, edges = (each.rows for each in columns)
     assert src is not None, "there is always something of the sources"
     if reduce is None:
-        return graph.update_edges(of_rows, x_src=src, x_dst=dst, edge=edges)
+        return graph.update_edges(of_rows, x_src=src, x_dst=dst, edge=edges)[0]
     return graph.propagate(of_rows, reduce, x_src=src, x_dst=dst, edge=edges, **options)
 
 

@@ -1,4 +1,6 @@
 /* What is done to rows between two layers: who does which rows. The loops over columns are in between.h. */
+#include <math.h>
+
 #include "table.h"
 #include "vector.h"
 
@@ -53,16 +55,40 @@ HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, 
                       (const char *)y + i * y_stride * size, width, scale);
 }
 
-/* y (rows, F) = y / denominator (rows, heads) + bias (F), unless NULL; rows with a denominator of 0 get the bias alone. */
+/* share = 1 / denominator, and top = maximum, of a row; 1 and infinity where it has no edges. */
+#define HG_SHARES(type)                                                                                                \
+    static void shares_##type(type *share, type *top, const type *denominator, const type *maximum, int64_t heads)     \
+    {                                                                                                                  \
+        for (int64_t h = 0; h < heads; h++) {                                                                          \
+            const type part = 1 / denominator[h];                                                                      \
+            top[h] = maximum[h] == -HUGE_VAL ? (type)HUGE_VAL : maximum[h];                                            \
+            share[h] = part == HUGE_VAL ? 1 : part;                                                                    \
+        }                                                                                                              \
+    }
+HG_SHARES(float)
+HG_SHARES(double)
+
+/* y (rows, F) = y / denominator (rows, heads) + bias (F), unless NULL; rows with a denominator of 0 get the bias alone. Unless
+ * NULL, share and top, which may be the maximum, (rows, heads): see above. */
 HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
-                            int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads, int64_t head_width)
+                            int64_t denominator_stride, const void *bias, const void *maximum, int64_t maximum_stride,
+                            void *top, int64_t top_stride, void *share, int64_t share_stride, int64_t rows, int64_t heads,
+                            int64_t head_width)
 {
     const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
     const int64_t size = hg_size_of(type);
-    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
-    for (int64_t i = 0; i < rows; i++)
-        kernels->normalise((char *)y + i * y_stride * size,
-                           (const char *)denominator + i * denominator_stride * size, bias, heads, head_width);
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * (y ? head_width : 1), num_threads))
+    for (int64_t i = 0; i < rows; i++) {
+        const char *divisor = (const char *)denominator + i * denominator_stride * size;
+        if (y)
+            kernels->normalise((char *)y + i * y_stride * size, divisor, bias, heads, head_width);
+        if (share && type == HG_F32)
+            shares_float((float *)share + i * share_stride, (float *)top + i * top_stride, (const float *)divisor,
+                         (const float *)maximum + i * maximum_stride, heads);
+        else if (share)
+            shares_double((double *)share + i * share_stride, (double *)top + i * top_stride, (const double *)divisor,
+                          (const double *)maximum + i * maximum_stride, heads);
+    }
 }
 
 /* sums (F), of the accumulation type, += the columns' sums of gy (rows, F). partial (rows / HG_SUMMED_ROWS rounded up, F):

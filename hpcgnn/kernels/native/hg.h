@@ -45,8 +45,8 @@ static inline int64_t hg_shares_of(int64_t rows)
 /* Ten round keys of Philox4x32-10, word 0 and word 1 alternating. */
 typedef struct { uint32_t word[20]; } hg_round_keys;
 
-/* A threshold and a scale of dropout: keep where word >= threshold, multiply by scale. */
-typedef struct { uint32_t threshold; double scale; } hg_dropout_rule;
+/* A threshold and a scale of dropout: keep where word >= threshold, multiply by scale. relu: drop what is 0 or less, too. */
+typedef struct { uint32_t threshold; double scale; int relu; } hg_dropout_rule;
 
 /* Columns whose levels are made at a time. */
 #define HG_LEVELS 512

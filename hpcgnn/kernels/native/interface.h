@@ -167,7 +167,7 @@ typedef struct {
 typedef struct {
     const void *x;              /* (rows, depth), of x_type: HG_F32, or without ELU narrower */
     const float *weight;        /* (depth, width) */
-    void *y;                    /* (rows, width): the product; backwards its gradient, which is only read, of y_type */
+    void *y;                    /* (rows, width), of y_type: the product, rounded once; backwards its gradient, which is only read */
     float *gx;                  /* backwards: (rows, depth), may be x, or NULL; without ELU added to if `add` */
     float *g_weight;            /* backwards: (depth, width), contiguous, added to */
     float *dots;                /* backwards, with ELU: (rows, heads) or NULL; this, bias, sums, scaled as of hg_elu_gradient */
@@ -194,6 +194,7 @@ typedef struct {
     int32_t scaled;
     int32_t x_type;
     int32_t y_type;
+    const void *beside;         /* forwards: hg_projection_args of another product of x and y as these, which is added, or NULL */
 } hg_projection_args;
 
 /* A chain of square maps with an activation before each; before it z + more + x own, behind it layer norm, and x is added.
@@ -311,7 +312,8 @@ HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const in
                                int64_t columns, int64_t *words);
 HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
                           void *out, int64_t out_stride, const void *x, int64_t x_stride, int x_type,
-                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width);
+                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width,
+                          int relu);
 HG_EXPORT void hg_dropout_entries(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
                                   void *out, const void *data, const int64_t *indptr, const int64_t *ids,
                                   const int32_t *columns, int64_t num_rows);
@@ -327,7 +329,8 @@ HG_EXPORT void hg_relu_gradient(int path, int num_threads, int type, void *out, 
                                 const void *gradient, int64_t gradient_stride, const void *y, int64_t y_stride,
                                 int64_t rows, int64_t width, double scale);
 HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_t y_stride, const void *denominator,
-                            int64_t denominator_stride, const void *bias, int64_t rows, int64_t heads,
+                            int64_t denominator_stride, const void *bias, const void *maximum, int64_t maximum_stride,
+                            void *top, int64_t top_stride, void *share, int64_t share_stride, int64_t rows, int64_t heads,
                             int64_t head_width);
 HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums, const void *gy, int64_t gy_stride,
                                 void *partial, int64_t rows, int64_t width);

@@ -98,32 +98,49 @@ static void enter(const hg_projection *p, float *to, int64_t first, int64_t num,
         hg_mask_rows(&p->mask, HG_F32, to, p->stride, a->ids + first, a->part ? a->part + first : NULL, num, begin, end - begin);
 }
 
-/* y = what x passes through, times the weights, plus y_sums; added to y if `add`. Returns 0, or -1: no memory. */
+/* y = what x passes through, times the weights, plus y_sums; added to y if `add`, which is of HG_F32 then. `beside` is added in the
+ * same pass. Returns 0, or -1: no memory. */
 HG_EXPORT int hg_project(int path, int num_threads, const hg_projection_args *a)
 {
-    hg_projection p = projection_of(path, a);
-    const int64_t columns = hg_panels_of(a->width) * HG_PANEL, bias = columns * a->depth, size = bias + columns;
-    const int64_t scratch = scratch_size(a);
+    const hg_projection_args *beside = a->beside;
+    hg_projection parts[] = {projection_of(path, a), projection_of(path, beside ? beside : a)};
+    const int64_t columns = hg_panels_of(a->width) * HG_PANEL, depth = a->depth + (beside ? beside->depth : 0);
+    const int64_t stride = parts[parts[1].stride > parts[0].stride].stride, num_parts = beside ? 2 : 1;
+    const int64_t bias = columns * depth, size = bias + columns, narrow = a->y_type == HG_F32 ? 0 : HG_ROWS * a->width;
+    const int64_t scratch = narrow + HG_ROWS * stride;
     static _Thread_local hg_memory kept;
-    num_threads = a->rows * a->depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
+    num_threads = a->rows * depth * a->width < HG_FEW_PRODUCTS ? 1 : num_threads;
     float *packed = hg_kept(&kept, (size + num_threads * scratch) * (int64_t)sizeof *packed);
     if (!packed)
         return -1;
     for (int64_t c = 0; a->y_sums && c < columns; c++)
         packed[bias + c] = c < a->width ? a->y_sums[c] : 0;
-    p.weights = (hg_weights){packed, a->depth, a->width, &p.table->products};
+    for (int64_t k = 0, at = 0; k < num_parts; at += columns * parts[k++].a->depth)
+        parts[k].weights = (hg_weights){packed + at, parts[k].a->depth, a->width, &parts[k].table->products};
     const int64_t fair = a->rows / (4 * HG_ROWS * num_threads), turn = fair < 1 ? 1 : hg_least(fair, HG_TURN);
     #pragma omp parallel num_threads(num_threads)
     {
-        const hg_scratch mine = scratch_of(&p, packed + size + omp_get_thread_num() * scratch);
-        hg_pack_weights(&p.weights, a->weight, a->weight_down, a->weight_across);
+        float *mine = packed + size + omp_get_thread_num() * scratch, *entered = mine + narrow;
+        for (int64_t k = 0; k < num_parts; k++)
+            hg_pack_weights(&parts[k].weights, parts[k].a->weight, parts[k].a->weight_down, parts[k].a->weight_across);
         #pragma omp for schedule(dynamic, turn)
         for (int64_t first = 0; first < a->rows; first += HG_ROWS) {
-            const int64_t num = hg_least(a->rows - first, HG_ROWS);
-            const hg_ahead next = hg_next_block(a->x, a->x_type, a->x_stride, a->depth, first, a->rows);
-            enter(&p, mine.entered, first, num, 0, a->depth);
-            hg_multiply_block(&p.weights, (float *)a->y + first * a->y_stride, a->y_stride,
-                              mine.entered, p.stride, a->y_sums ? packed + bias : NULL, num, a->add, &next);
+            const int64_t num = hg_least(a->rows - first, HG_ROWS), y_stride = narrow ? a->width : a->y_stride;
+            char *to = (char *)a->y + first * a->y_stride * hg_size_of(a->y_type);
+            float *y = narrow ? mine : (float *)to;
+            for (int64_t k = 0; k < num_parts; k++) {
+                const hg_projection_args *of = parts[k].a;
+                const hg_ahead next = hg_next_block(of->x, of->x_type, of->x_stride, of->depth, first, a->rows);
+                const int as_it_is = !of->elu && !of->ids && of->x_type == HG_F32;
+                if (!as_it_is)
+                    enter(&parts[k], entered, first, num, 0, of->depth);
+                hg_multiply_block(&parts[k].weights, y, y_stride,
+                                  as_it_is ? (const float *)of->x + first * of->x_stride : entered,
+                                  as_it_is ? of->x_stride : parts[k].stride, a->y_sums && !k ? packed + bias : NULL, num,
+                                  k || a->add, &next);
+            }
+            for (int64_t i = 0; narrow && i < num; i++)
+                parts->table->copy_row[HG_F32][a->y_type](to + i * a->y_stride * 2, y + i * y_stride, a->width, 1);
         }
     }
     return 0;

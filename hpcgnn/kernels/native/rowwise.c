@@ -191,13 +191,16 @@ HG_EXPORT void hg_random_words(int path, int num_threads, uint64_t key, const in
 }
 
 /* out[i, c] = part[i] * dropped + (1 - part[i]) * x[j, c]; dropped is x[j, c] * scale where the word of (ids[i], c) is at
- * least threshold, else 0. j: index[i], or i; part may be NULL, for 1. x is of the type of out and part, or narrower. */
+ * least threshold, else 0. j: index[i], or i; part may be NULL, for 1. x is of the type of out and part, or narrower. relu,
+ * without part: ReLU of x comes first. */
 HG_EXPORT void hg_dropout(int path, int num_threads, uint64_t key, uint32_t threshold, double scale, int type,
                           void *out, int64_t out_stride, const void *x, int64_t x_stride, int x_type,
-                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width)
+                          const int32_t *index, const void *part, const int64_t *ids, int64_t num, int64_t width,
+                          int relu)
 {
     hg_row_job job = {.mask = hg_mask_of(path, key, threshold, scale), .out = out, .x = x, .index = index, .part = part,
                       .out_stride = out_stride, .x_stride = x_stride, .width = width, .type = type, .x_type = x_type};
+    job.mask.rule.relu = relu;
     run_rows(&job, num_threads, ids, num);
 }
 

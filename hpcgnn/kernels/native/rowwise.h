@@ -72,12 +72,14 @@ HG_RELU(relu_bf16, uint16_t, uint16_t, float, hg_float_of_bf16, hg_bf16_of_float
         element *target = (element *)out;                                                                              \
         const uint32_t threshold = rule->threshold;                                                                    \
         const type factor = (type)rule->scale;                                                                         \
+        const bits any = rule->relu ? 0 : (bits)-1;                                                                    \
         HG_INDEPENDENT                                                                                                 \
         for (int64_t c = 0; c < num; c++) {                                                                            \
-            element kept = narrow(factor * widen(source[c]));                                                          \
+            const type value = widen(source[c]);                                                                       \
+            element kept = narrow(factor * value);                                                                     \
             bits chosen;                                                                                               \
             memcpy(&chosen, &kept, sizeof kept);                                                                       \
-            chosen &= (bits)-(bits)(words[c] >= threshold);                                                            \
+            chosen &= (bits)-(bits)(words[c] >= threshold) & (any | (bits)-(bits)!(value <= 0));                       \
             memcpy(target + c, &chosen, sizeof kept);                                                                  \
         }                                                                                                              \
     }

@@ -125,7 +125,7 @@ struct hg_kernels {
                           const uint32_t *c3, int64_t num, uint32_t *words);
     /* Philox of the counters (first_group + i, id low, id high, 0), i < num; writes as philox_blocks does. */
     void (*philox_row)(const hg_round_keys *keys, int64_t id, uint32_t first_group, int64_t num, uint32_t *words);
-    /* out[c] = words[c] >= threshold ? scale * x[c] : 0; out may be x. */
+    /* out[c] = words[c] >= threshold ? scale * x[c] : 0, of ReLU of x with `relu`; out may be x. */
     void (*drop[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num, const hg_dropout_rule *rule);
     /* out[c] = *part * that + (1 - *part) * x[c], rounded as by torch's mul_ and addcmul_; part is of x's type. */
     void (*drop_part[HG_TYPES])(void *out, const void *x, const uint32_t *words, int64_t num,

@@ -58,10 +58,12 @@ def test_models_agree_on_every_number_of_ranks(comm, graph, shared_path, model, 
     assert not any(alone["differences"].values()) and alone["partition"]["halo_rows_total"] == 0
     for each in others:
         assert len(each["losses"]) == STEPS and each["sent_in_the_last_step"]["bytes"]["halo_forward"] > 0
-        assert each["differences"].keys() == found["limits"].keys() and 0 < max(each["differences"].values())
-        assert all(value <= found["limits"][name] for name, value in each["differences"].items())
+        assert 0 < max(each["differences"].values())
+        assert precision == "fp64" or max(each["differences_fp64"].values()) < LIMIT_FP64
+        allowed = found["limits"].items()
+        assert all(each["differences"][name] <= limit for name, limit in allowed)
     if precision == "fp64":
-        assert found["rounding"] is None and set(found["limits"].values()) == {LIMIT_FP64}
+        assert found["rounding"] is None and min(found["limits"].values()) == LIMIT_FP64
     else:
         assert 0 < found["rounding"]["gradients of the first step"] < 1e-5
     assert "| rounding |" in re.sub(" +", " ", (out / "certificate.md").read_text()) or precision == "fp64"
@@ -128,5 +130,5 @@ def test_a_run_that_rounding_has_turned_allows_no_more():
     first = SimpleNamespace(config=config, losses=[2.0, 1.0], gradients=(vector, vector), parameters=vector)
     first.metrics, first.counted = {"val": 0.5}, {"val": 1000}
     small, large = (limits(dict.fromkeys(limits(None, first), each), first) for each in (1e-9, 1.0))
-    assert set(large.values()) == {math.sqrt(UNITS["fp32"]), 0.002}
-    assert small["loss of step 1"] == 4 * UNITS["fp32"] < small["loss of step 2"] < 1e-6
+    assert set(large.values()) == {math.sqrt(UNITS["fp32"])} and small["loss of step 1"] == 4 * UNITS["fp32"]
+    assert limits(None, first)["val accuracy"] == 0.002

@@ -19,14 +19,14 @@ def fields(nodes, seed=3):
     return found, np.array([0, 0.5, 2, 0, 0.5, 2]), np.array([0, 0, 0, 1, 1, 1], np.int32), np.array([1, 1, 2, 3, 3, 0])
 
 
-def write(path, ranks=3, **changes):
+def write(path, ranks=3, split_of_times=None, **changes):
     """Write a graph file with fields, nodes in a random order, and return (its layout, the fields by original id)."""
     graph = graphs.with_task(graphs.random_directed())
     where = graphs.layout(graph, ranks)
     data = graphs.graph_data(graph, where.order, where.offsets)
     values, time, number, split = fields(graph.num_nodes)
     ordered = {name: each[:, where.order] for name, each in values.items()}
-    series = FieldSeries(ordered, time, number, split.astype(np.uint8))
+    series = FieldSeries(ordered, time, number, (split if split_of_times is None else split_of_times).astype(np.uint8))
     maps = [(name, ranks, cluster_to_rank, {}) for name, cluster_to_rank in where.maps.items()]
     write_graph(path, replace(data, **{"snapshots": series} | changes), maps)
     return where, values

@@ -30,7 +30,7 @@ CASES = [
 
 
 def spec_of(features, **perceptrons):
-    kept = {"keep_every": 1 + features}
+    kept = {"kept_states": int(features)}
     options = MeshGraphNetConfig(model="meshgraphnet", hidden=HIDDEN, layers=3, **kept, **perceptrons)
     more = {"dimensions": DIMENSIONS, "edge_features": EDGE * features}
     return ModelSpec(options, d_in=FEATURES, classes=CLASSES, dtype=F64, **more)

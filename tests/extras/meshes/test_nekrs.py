@@ -108,6 +108,47 @@ def check(path, mesh, ranks, lowest):
         assert (file.read("trajectories/split") == SPLITS["train"]).all()
 
 
+STEPS = {"tinit_0.500000_dtfactor_10": (0, 10, 100), "tinit_10.000000_dtfactor_10": (0, 10)}
+
+
+def written_trajectories(folder, mesh, ranks):
+    """The folder of a mesh, beside which the plugin trajGen has left two trajectories, the second with padding."""
+    write(folder / "gnn_outputs_poly_2", mesh, ranks, ("0.0",))
+    for number, (begin, steps) in enumerate(STEPS.items()):
+        for rank, step in itertools.product(range(ranks), steps):
+            part = folder / "traj_poly_2" / begin / f"data_rank_{rank}_size_{ranks}"
+            part.mkdir(parents=True, exist_ok=True)
+            ids = np.fromfile(folder / f"gnn_outputs_poly_2/global_ids_rank_{rank}_size_{ranks}.bin", np.int64)
+            position = np.fromfile(folder / f"gnn_outputs_poly_2/pos_node_rank_{rank}_size_{ranks}.bin").reshape(-1, 3)
+            values = np.concatenate([step + position + number, np.full((-len(ids) % 32 * number, 3), np.nan)])
+            values.tofile(part / f"u_step_{step}.bin")
+
+
+def test_trajectories(tmp_path):
+    for ranks in (1, 2):
+        folder, output = tmp_path / f"of-{ranks}", tmp_path / f"{ranks}.h5"
+        folder.mkdir()
+        written_trajectories(folder, Mesh(False), ranks)
+        reporter = Reporter()
+        import_graph(folder / "gnn_outputs_poly_2", output, resources=Resources(reporter=reporter))
+        assert any("files fld_* are left out" in text for text in reporter.warnings)
+        with GraphFile(output) as file:
+            assert file.meta.snapshots == {"u": 3}
+            assert file.read("trajectories/number").tolist() == [0, 0, 0, 1, 1]
+            assert file.read("trajectories/time").tolist() == [0, 10, 100, 0, 10]
+            position = file.read("nodes/position")
+            for place, (number, step) in enumerate([(0, 0), (0, 10), (0, 100), (1, 0), (1, 10)]):
+                np.testing.assert_array_equal(file.read("snapshots/u", time=place), step + position + number)
+    first = folder / "traj_poly_2" / next(iter(STEPS))
+    (first / "data_rank_1_size_2/u_step_10.bin").unlink()
+    with pytest.raises(FormatError, match="data_rank_1_size_2 has no u_step_10.bin, expected it of each of 2 ranks;"):
+        import_graph(folder / "gnn_outputs_poly_2", tmp_path / "no.h5")
+    for part in list(first.iterdir()):
+        part.rename(part.with_name(part.name.replace("size_2", "size_3")))
+    with pytest.raises(FormatError, match="has no files of 2 ranks such as data_rank_0_size_2/u_step_0.bin"):
+        import_graph(folder / "gnn_outputs_poly_2", tmp_path / "no.h5")
+
+
 def _cut(file):
     file.write_bytes(file.read_bytes()[:-4])
 
@@ -149,7 +190,7 @@ WRONG = {
         "has 2 numbers for each point and .* 1": lambda file: np.zeros(648).tofile(file),
     },
     "fld_p_time_0.0_rank_*_size_2.bin": {
-        "field p at 2 times and not at 0, expected": lambda file: file.unlink(),
+        r"field p at 2 times and not at 0 \(trajectory 0\), expected": lambda file: file.unlink(),
         "has fld_p_time_2.5 and fld_p_time_2.50, expected each time once": lambda file: file.rename(
             file.with_name(file.name.replace("0.0", "2.50"))
         ),

@@ -89,7 +89,7 @@ def test_what_fits_together_has_no_limit(comm, session_path, tmp_path, all_are_l
     RESIDENT[get_ident()] = held
     monkeypatch.setattr("hpcgnn.extras.offload.activations.resident_bytes", lambda: RESIDENT[get_ident()])
     lasting, at_work = needs(trainer, probe, Limit(0, 0, comm.size, ""))
-    kept = probe.per_node * trainer.local.num_owned
+    kept = probe.kept(trainer.local.num_owned, trainer.local.inward.num_edges)
     least, all_of_it = (sum(comm.allgather_object(each)) for each in (lasting + at_work, lasting + at_work + kept))
     hold_within(trainer, probe, Limit(all_of_it, 0, comm.size, ""))
     assert plugin_of(trainer, ActivationOffloader) is None

@@ -2,6 +2,7 @@
 line; weighted and parallel edges, and mistakes that no class of PyG makes.
 """
 
+import re
 from dataclasses import replace
 
 import graphs
@@ -76,7 +77,8 @@ def loaded(comm, session_path):
 def rows_of_page():
     """{name: (way, reason)} of the page."""
     cells = [line.strip("| \n").split(" | ") for line in pages.read("pyg.md").splitlines() if "| `" in line]
-    return {cell[0].strip("`"): (cell[1], cell[2].strip() if len(cell) > 2 else "") for cell in cells}
+    rows = [(re.findall("`([^`]+)`", cell[0]), cell[1], cell[2].strip() if len(cell) > 2 else "") for cell in cells]
+    return {name: (way, reason) for names, way, reason in rows for name in names}
 
 
 @pytest.mark.parametrize("name, graph_name", CASES)

@@ -74,6 +74,6 @@ def test_bytes(graph):
     with GraphFile(graph) as file:
         for keep, layers in (("exact", 3), ("int8", 2), ("int8", 3), ("int8", 5)):
             config = configure(graph, model="sage", keep=keep, hidden=300, layers=layers)
-            kept[keep, layers] = StepProbe.of(plan(config, file.meta), make_plugins).per_node
+            kept[keep, layers] = StepProbe.of(plan(config, file.meta), make_plugins).kept(1, 0)
     whole, coded = 4 * 300, 300 + 8
     assert list(kept.values()) == [2 * whole, whole, coded + whole, 3 * coded + whole]

@@ -9,8 +9,6 @@ import torch
 from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.ops.edge_sums import EdgeSum
-from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.propagate import Rule
 from hpcgnn.schedules.full_halo import FullHalo
 
@@ -107,8 +105,8 @@ def compare(comm, name, folder, map_name, reduce, given, rows=6):
     )
     close = dict(rtol=0, atol=1e-9 * max(1, float(sums.detach().abs().max())))
     if reduce is None:
+        found, added = found
         np.testing.assert_allclose(found.detach(), y[places["edge"]].detach(), **close)
-        added = differentiable(EdgeSum(local.inward.edge_counts), found)
         np.testing.assert_allclose(whole(comm, local, added), sums.detach().numpy(), **close)
         (found * gy[places["edge"]]).sum().add((added * added).sum()).backward()
     else:
@@ -195,7 +193,7 @@ def test_what_is_kept_of_edges(comm, session_path):
     policy, function = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8)), Messages("sum")
     x = torch.rand(local.num_owned, WIDTH, dtype=torch.float64, requires_grad=True)
     edge = torch.rand(local.inward.num_edges, WIDTH, dtype=torch.float64, requires_grad=True)
-    kept, counts = {}, local.inward.edge_counts
+    kept = {}
 
     def keep(tensor):
         if len(tensor):  # else a function was tried with no rows
@@ -205,8 +203,8 @@ def test_what_is_kept_of_edges(comm, session_path):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         after = [edge]
         for _ in range(3):
-            after.append(propagate(policy, Rule(function, None), x, x, after[-1]))
-        sums = differentiable(EdgeSum(counts), after[-1])
+            each, sums = propagate(policy, Rule(function, None), x, x, after[-1])
+            after.append(each)
     parameters = [each for name, each in function.named_parameters() if name == "weight"]
     expected = {each.data_ptr(): each.nbytes for each in (x, *parameters, *after[:3])}
     assert kept == expected and sums.shape == x.shape
