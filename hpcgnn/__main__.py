@@ -15,7 +15,7 @@ if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
     interruption.end_at_once("hpcgnn")
 
 from hpcgnn import fork_server
-from hpcgnn.cli.arguments import RANK_OPTIONS, Parser, about_unknown, add_declared, asked_early
+from hpcgnn.cli.arguments import RANK_OPTIONS, about_unknown, add_declared, asked_early
 from hpcgnn.cli.commands import COMMANDS, Commands
 from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.train import add_train
@@ -23,6 +23,7 @@ from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export
 from hpcgnn.config import Choices
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.parser import Parser
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.registry import load_extras
 from hpcgnn.report import command as report_command
@@ -30,6 +31,8 @@ from hpcgnn.terminal import check_directory, prepare_streams, tell
 
 # Commands that read files only and must run where neither torch nor MPI is installed.
 FILES_ONLY = ("report",)
+# Commands of `python -m partition_tools`, for whoever asks for them here.
+OF_THE_TOOLS = ("import", "generate", "partition", "snapshots", "inspect", "verify")
 # Turns in which an idle thread of libgomp looks for work before it sleeps: about as long as it takes to wake it
 # (docs/cluster.md has both).
 SPINS = "2000"
@@ -78,8 +81,8 @@ def build_parser(choices: Choices | None) -> Parser:
         own = (add_evaluate, add_predict, add_export, add_estimates)
         for add in (*own, *COMMANDS.values(), add_doctor):
             add(commands, choices)
-    for command in commands.choices.values():
-        command.set_defaults(flags=[flag for action in command._actions for flag in action.option_strings])
+    parser.elsewhere = dict.fromkeys(OF_THE_TOOLS, "python -m partition_tools")
+    parser.name_commands()
     return parser
 
 

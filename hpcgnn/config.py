@@ -14,6 +14,7 @@ from typing import Any, Self, cast
 import tomli_w
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.likely_names import file_beside, perhaps
 from hpcgnn.option_fields import LARGEST, flag
 from hpcgnn.options import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig, ScheduleConfig, TaskConfig
 from hpcgnn.options.removed import REMOVED, REMOVED_VALUES, refuse_removed
@@ -117,7 +118,7 @@ def _checked(declared: Field[Any], value: Any, choices: Choices, origin: str) ->
     allowed = choices[rules["choices"]] if isinstance(rules["choices"], str) else rules["choices"]
     if allowed is not None and value not in allowed:
         gone = REMOVED_VALUES.get(declared.name, {}).get(str(value))
-        remark = f", which is of an earlier version: {gone}" if gone else ""
+        remark = f", which is of an earlier version: {gone}" if gone else perhaps(str(value), allowed)
         raise ConfigError(f"{name}: expected one of {', '.join(allowed)}, got {value!r} ({origin}){remark}")
     if rules["check"] is not None:
         rules["check"](value)
@@ -190,7 +191,9 @@ def _document(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))  # editors of Windows mark UTF-8
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}; expected a TOML file") from error
+        raise ConfigError(
+            f"cannot read the configuration {path}: {error.strerror}; expected a TOML file{file_beside(path)}"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is no text in UTF-8: {error}; convert it: iconv -f utf-16 -t utf-8") from error
     except tomllib.TOMLDecodeError as error:

@@ -29,6 +29,7 @@ from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.own_ids import kind_of_ids, longest_id, nodes_of, read_ids
 from hpcgnn.graphfile.schema import ID_NUMBERS, GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.likely_names import file_beside
 from hpcgnn.nn.registry import MODELS
 from hpcgnn.outputs.files import WRITERS, Contents, check_results, files_read
 from hpcgnn.records import to_json
@@ -163,6 +164,8 @@ def read_list(path: str | Path) -> list[str]:
     """The words of a file of ids, one in a line; a heading such as id is left out. Raises FormatError."""
     try:
         text = Path(path).read_text("utf-8-sig")  # opened with any line end read as \n
+    except FileNotFoundError as error:
+        raise FormatError(f"--nodes {path}: there is no such file{file_beside(path)}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"--nodes {path}: expected a text file with an id of a node in each line: {error}") from error
     words = [word for line in text.split("\n") if (word := line.strip())]

@@ -20,6 +20,7 @@ from hpcgnn.engine.trainer import Trainer
 from hpcgnn.errors import CheckpointError, ConfigError, HpcgnnError, RunDirError
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.likely_names import file_beside
 from hpcgnn.nn.plugin import COPY, load_plugin, plugin_hash
 from hpcgnn.option_fields import flag
 from hpcgnn.options import DEALT
@@ -73,7 +74,8 @@ def options_of_run(run_dir: str | Path, given: Mapping[str, Any]) -> dict[str, A
     """The flat options of a finished or stopped run, with those `given` for its use. Raises RunDirError."""
     path = Path(run_dir) / "config.toml"
     if not path.is_file():
-        raise RunDirError(f"{run_dir} is not the directory of a run: expected {path}, which `hpcgnn train` writes")
+        near = file_beside(run_dir)
+        raise RunDirError(f"{run_dir} is not the directory of a run: expected {path} of `hpcgnn train`{near}")
     saved = read_toml(path, _GONE_FROM_TRAINING)
     gone = {key for key, value in saved.items() if str(value) in REMOVED_VALUES.get(key, {})}  # used in training alone
     options = {key: value for key, value in saved.items() if key not in _NOT_KEPT and key not in gone}
@@ -140,7 +142,7 @@ def changes(run_dir: str | Path, config: Config) -> str:
             if option_of(name).metadata["on_resume"] == "same":
                 raise CheckpointError(
                     f"{run_dir} belongs to another run: {flag(name)} is {saved[name]!r} there and {value!r} here; "
-                    "resume with the same, or choose a new --run-dir"
+                    f"resume with {flag(name)} {_shown(saved[name])}, or choose a new --run-dir"
                 )
             found.append(f"{flag(name)} {_shown(saved[name])} to {_shown(value)}")
     return ", ".join(found)

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
 from hpcgnn.errors import ConfigError
@@ -12,14 +12,6 @@ from hpcgnn.options import SECTIONS
 from hpcgnn.options.presets import PRESETS
 from hpcgnn.suggestions import suggest
 from hpcgnn.terminal import tell
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line from one rank, like all other mistakes of a user."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(message)
-
 
 # Options of every command that runs on ranks; they must be known before the ranks connect.
 RANK_OPTIONS = ("comm",)
@@ -60,7 +52,8 @@ def _short(text: str) -> str:
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
     """Return the error message for a word that a command does not know. flags: the command's options."""
     if not word.startswith("-"):
-        return f"unexpected argument {word!r}; see `hpcgnn {command} --help`"
+        meant = f"--graph {word} perhaps; " if "--graph" in flags and word.endswith((".h5", ".hdf5")) else ""
+        return f"unexpected argument {word!r}; {meant}see `hpcgnn {command} --help`"
     given = word.split("=")[0]
     nearest, remark = suggest(given, [flag.lstrip("-") for flag in flags])
     of_run = command in ("evaluate", "predict") and given.strip("-").replace("-", "_") in SECTION_OF

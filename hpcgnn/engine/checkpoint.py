@@ -19,10 +19,12 @@ from typing import Any
 import h5py
 import torch
 
+from hpcgnn.config import SECTION_OF
 from hpcgnn.engine.optim import Optimizer
 from hpcgnn.errors import AccessError, CheckpointError, HpcgnnError, RunDirError, TrainingError
 from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes, replacing, write_attributes, written_file
 from hpcgnn.nn.plugin import COPY
+from hpcgnn.option_fields import flag
 from hpcgnn.records import to_json
 
 FORMAT, VERSION, KEEP = "hpcgnn-checkpoint", 3, 2
@@ -134,7 +136,8 @@ def check_identity(path: str | Path, saved: dict[str, Any], present: dict[str, A
     for key, value in present.items():
         there = saved.get(key, value)
         if there != value:
-            remedy = "resume with the same model, graph and seed, or choose a new --run-dir"
+            same = f"{flag(key)} {there}" if key in SECTION_OF and key != "graph" else "the same model, graph and seed"
+            remedy = f"resume with {same}, or choose a new --run-dir"
             if key == "plugin":
                 remedy = (
                     "that is another code of the plugin: take the copy that the run keeps, --plugin "

@@ -226,7 +226,8 @@ def _result_table(summary: dict[str, Any]) -> str:
             (f"best validation {metric}", f"– ({why})"),
             (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
-    seconds, sent = summary["epoch_seconds"], summary["halo_bytes_per_epoch"]
+    seconds, rows_sent = summary["epoch_seconds"], summary["halo_bytes_per_epoch"] / 2**20
+    reduced = summary["allreduce_bytes_per_epoch"] / 2**20 if summary["ranks"] > 1 else 0.0  # one rank sends nothing
     growth, peak, libraries, code = (
         {which: value / 2**20 for which, value in summary[name].items()}
         for name in ("training_growth_bytes", "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes")
@@ -240,6 +241,7 @@ def _result_table(summary: dict[str, Any]) -> str:
             "  libraries in it, per rank",
             f"{libraries['mean']:.0f} MiB; {code['mean']:.0f} MiB of them are shared by the ranks of a node",
         ),
-        ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map, {sent / 2**20:.2f} MiB sent per epoch"),
+        ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map"),
+        ("sent per epoch, all ranks", f"{rows_sent:.2f} MiB of rows, {reduced:.2f} MiB of gradients"),
     ]
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

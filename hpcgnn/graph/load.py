@@ -46,7 +46,9 @@ def check_trainable(file: GraphFile, labelled: bool = True) -> None:
 def check_labelled(file: GraphFile) -> None:
     """Raise GraphError for a graph without labels."""
     if file.meta.num_classes == 0:
-        raise GraphError(f"{file.path} has no labels to train on; import it with labels (--labels)")
+        raise GraphError(
+            f"{file.path} has no labels to train on; import it again with --labels FILE, or give --task links"
+        )
 
 
 def open_graph(path: str | Path, comm: Communicator, labelled: bool = True) -> GraphFile:

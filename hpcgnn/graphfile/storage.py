@@ -11,7 +11,6 @@ unknown versions.
 """
 
 import contextlib
-import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,6 +35,7 @@ from hpcgnn.graphfile.hdf5 import (
     written_file,
 )
 from hpcgnn.graphfile.ranges import CHUNK_BYTES, pieces
+from hpcgnn.graphfile.refusals import no_file, no_map, unreadable
 from hpcgnn.graphfile.schema import (
     NUMBERS,
     REAL,
@@ -150,15 +150,12 @@ class GraphFile:
         self._sound: set[str] = set()  # datasets that were checked. None stays open: each would keep a chunk.
         with contextlib.suppress(PermissionError):  # of its folder, told below
             if not self.path.is_file():
-                raise FormatError(f"no graph file at {self.path}: expected an HDF5 file of `python -m partition_tools`")
+                raise no_file(self.path)
         try:
             # A cache of one chunk: rows are asked for in the order of the chunks, each dataset after the other.
             self.file = opened(self.path, rdcc_nbytes=CHUNK_BYTES)
         except OSError as error:
-            raise FormatError(
-                f"{self.path} is not a readable HDF5 file (truncated, corrupted or foreign): {error}; make it "
-                "again with `python -m partition_tools`"
-            ) from error
+            raise unreadable(self.path, error) from error
         try:
             self._size = self.path.stat().st_size
             self.meta = self._read_meta() if meta is None else meta
@@ -343,11 +340,7 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
-            command = f"python -m partition_tools partition add {shlex.quote(str(self.path))} --ranks {num_ranks}"
-            raise GraphError(
-                f"{self.path} has no map {name!r} for {num_ranks} ranks; it has {available or 'none'}; add it with "
-                f"`{command}`, or leave --partition out"
-            )
+            raise no_map(self.path, name, num_ranks, available)
         cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
         if len(cluster_to_rank) != self.meta.num_clusters or (
             len(cluster_to_rank) and not 0 <= cluster_to_rank.min() <= cluster_to_rank.max() < num_ranks

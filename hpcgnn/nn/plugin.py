@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.likely_names import file_beside
 
 # Its name in a run directory.
 COPY = "plugin.py"
@@ -81,7 +82,7 @@ def read_code(path: str | Path, unasked: str = "") -> bytes:
         ConfigError: it cannot be read, or is refused.
     """
     if not Path(path).is_file():
-        raise ConfigError(f"--plugin: no file {path}; expected a Python file")
+        raise ConfigError(f"--plugin: no file {path}; expected a Python file{file_beside(path)}")
     try:
         with open(path, "rb") as file:
             owner = _owner(file)

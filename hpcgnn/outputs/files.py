@@ -74,7 +74,8 @@ def check_name(option: str, path: str | Path) -> None:
     path = Path(path)
     if path.suffix.lower() not in WRITERS:
         raise RunDirError(
-            f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}"
+            f"{option} {path}: expected a name that ends with {EXPECTED}, got {path.suffix or 'none of them'!r}; "
+            f"{path.with_suffix('.csv')} is a table"
         )
 
 

@@ -32,6 +32,6 @@ def resolve_task(config: Config, meta: GraphMeta) -> Config:
         task = TASKS[meta.task]
         raise ConfigError.on_all(
             f"--task {config.task.task}: the labels of {config.data.graph} are for {task.name} ({task.said}); leave "
-            f"--task out, or import the graph with --task {config.task.task}"
+            f"--task out, or import the graph with --set labels.task={config.task.task}"
         )
     return task.resolve(config, meta)

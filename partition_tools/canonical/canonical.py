@@ -144,7 +144,9 @@ def _canonical(raw: RawGraph, options: ImportOptions, scratch: Scratch) -> Graph
             reporter.warn(text)
     learned = links or raw.position is not None
     if not num_classes and not learned:
-        reporter.warn("the graph has no labels; it can be trained on with --task links only")
+        only = "; it can be trained on with --task links only"
+        vain = ", so --train and --val have no effect; import it with --labels FILE, or train with --task links"
+        reporter.warn(f"the graph has no labels{only if options.fractions is None else vain}")
     if not np.any(split == SPLITS["train"]) and not learned:
         reporter.warn(
             "the training split is empty; training will refuse this graph (--train 0.5 makes a random split, with "

@@ -84,11 +84,12 @@ def _check_class_count(labels: np.ndarray, classes: int) -> None:
         return
     members = np.unique(labels[labels >= 0])
     if classes > 2 * len(members):
-        raise GraphError(
-            f"labels up to {classes - 1} would make {classes:,} classes, of which {len(members):,} have a "
-            f"member (the smallest is {members[0]}); if they are classes, say --set labels.classes={classes}; if they "
-            "are names of classes, number these from 0 or write them as words; if they are numbers to "
-            "predict, say --set labels.task=regression"
+        raise DataError(
+            int(np.argmax(labels)),
+            f"has label {classes - 1} of {classes:,} classes, of which {len(members):,} have a member (the smallest is "
+            f"{members[0]}); numbers to predict need --set labels.task=regression, names of classes need words, and "
+            f"classes like these --set labels.classes={classes}",
+            "labels",
         )
 
 

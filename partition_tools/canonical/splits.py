@@ -81,7 +81,11 @@ def canonical_split(
 
 def _random_split(result: np.ndarray, fractions: Sequence[float], seed: int, nodes: np.ndarray) -> None:
     if min(fractions) < 0 or sum(fractions) > 1 + 1e-9:
-        raise GraphError(f"the fractions of the splits must be from 0 to 1 and sum to at most 1, got {fractions}")
+        given = ", ".join(f"{name} {value:g}" for name, value in zip(SPLITS, fractions, strict=True))
+        raise GraphError(
+            f"the fractions of the splits must be from 0 to 1 and sum to at most 1, such as --train 0.6 --val 0.2; "
+            f"got {given}"
+        )
     order = nodes[np.random.Generator(np.random.PCG64(seed)).permutation(len(nodes))]
     stops = np.rint(np.cumsum(fractions) * len(nodes)).astype(np.int64)
     for value, start, stop in zip(SPLITS.values(), (0, *stops[:-1]), stops, strict=True):

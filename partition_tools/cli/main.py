@@ -7,9 +7,14 @@ interrupted.
 
 import argparse
 import difflib
+import shlex
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.likely_names import likely
+from hpcgnn.parser import Parser
 from hpcgnn.terminal import check_directory, prepare_streams, tell
 from partition_tools.cli import (
     add_snapshots,
@@ -37,10 +42,10 @@ EPILOG = """A graph usually goes through: import (or generate) -> partition -> i
 About memory: n is the number of nodes, F of features, E of directed edges (an undirected edge counts twice)."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The argparse parser of all sub-commands."""
-    parser = argparse.ArgumentParser(
-        prog="partition_tools",
+def build_parser() -> Parser:
+    """The parser of all sub-commands."""
+    parser = Parser(
+        prog="python -m partition_tools",
         epilog=EPILOG,
         description="Make, partition and check graph files for full-batch training.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -56,6 +61,8 @@ def build_parser() -> argparse.ArgumentParser:
         )
         module.configure(sub)
         sub.set_defaults(run=module.run)
+    parser.elsewhere = dict.fromkeys(("train", "evaluate", "predict", "report", "estimate", "doctor"), "hpcgnn")
+    parser.name_commands()
     return parser
 
 
@@ -63,17 +70,28 @@ def build_parser() -> argparse.ArgumentParser:
 REMOVED = {
     **dict.fromkeys(("--dataset", "--root"), "give the folder of the data set: import ~/dataset/ogbn_arxiv -o FILE"),
     "--from": "it is now --format",
+    "--directed": "a graph is directed where --undirected is not given; leave it out",
     "--per-node": "maps are for ranks alone; leave it out",
     "--held-out": "hpcgnn predict RUN_DIR --held-out writes the held-out edges of a run",
 }
 
 
-def _refuse(word: str) -> None:
-    """Raise ConfigError for a flag that no command has, with the most similar key of `import`."""
-    names = {name: name for name in import_graph.KEYS} | {name.split(".")[1]: name for name in import_graph.KEYS}
-    near = difflib.get_close_matches(word.split("=")[0].strip("-").replace("-", "_"), names, 1)
-    remedy = REMOVED.get(word) or (f"--set {names[near[0]]}=VALUE perhaps" if near else "see --help")
-    raise ConfigError(f"{word} is no option: {remedy}")
+def _refuse(word: str, flags: Iterable[str], prog: str) -> None:
+    """Raise ConfigError for a word that a command does not know, with the most similar of its flags or keys.
+
+    prog: the name of the command.
+    """
+    if not word.startswith("-"):
+        raise ConfigError(f"unexpected argument {word!r}; see `{prog} --help`")
+    given = word.split("=")[0]
+    remedy, flag = REMOVED.get(given), likely(given, flags)
+    if not remedy and flag:
+        remedy = f"{flag} perhaps"
+    if not remedy and "--relabel" in flags:
+        names = {name: name for name in import_graph.KEYS} | {name.split(".")[1]: name for name in import_graph.KEYS}
+        near = difflib.get_close_matches(given.strip("-").replace("-", "_"), names, 1)
+        remedy = f"--set {names[near[0]]}=VALUE perhaps" if near else None
+    raise ConfigError(f"{given} is no option: {f'{remedy}; ' if remedy else ''}see `{prog} --help`")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,10 +100,12 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
         if words[:1] == ["partition"] and len(words) > 1 and words[1] not in ("add", "list", "remove", "-h", "--help"):
-            raise ConfigError("partition has actions: partition add GRAPH --ranks 1,2,4 makes maps (partition --help)")
+            graph = next((shlex.quote(word) for word in words if Path(word).is_file()), "GRAPH")
+            maps = f"python -m partition_tools partition add {graph} --ranks 1,2,4"
+            raise ConfigError(f"partition has the actions add, list and remove: `{maps}` makes maps")
         arguments, unknown = build_parser().parse_known_args(words)
         if unknown:
-            _refuse(unknown[0])
+            _refuse(unknown[0], arguments.flags, arguments.prog)
         check_directory()
         return arguments.run(arguments, Reporter(sys.stderr))
     except HpcgnnError as error:

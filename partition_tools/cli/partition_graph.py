@@ -259,7 +259,7 @@ def _check_counts(file: GraphFile, num_clusters: int | None, ranks: list[int], f
     n, stored = file.meta.num_nodes, file.meta.num_clusters
     for count, what in ((ranks[-1], "ranks"), (num_clusters or 0, "clusters")):
         if count > n:
-            raise GraphError(f"{count} {what} are more than the {n} nodes of the graph")
+            raise GraphError(f"{count} {what} are more than the {n} nodes of {file.path}; ask for {n} or fewer")
     if not fresh and num_clusters not in (None, stored):
         raise GraphError(
             f"{file.path} already has {stored} clusters, not {num_clusters}; write a new file with -o, or "

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hpcgnn.errors import ConfigError
+from hpcgnn.likely_names import perhaps
 from partition_tools.partitioners import given, kaminpar, metis, random_clusters, random_nodes
 from partition_tools.workspace.settings import declared, made
 
@@ -26,8 +27,9 @@ def method_of(name: str, settings: Mapping[str, Any]) -> Any:
     """The method of a name, with its own options; None for AUTO. settings: {key: value}. Raises ConfigError."""
     if name in REMOVED:
         raise ConfigError(f"--method {name} is gone: {REMOVED[name]}")
-    if name != AUTO and name not in METHODS:
-        raise ConfigError(f"unknown method {name!r}; expected one of {AUTO}, {', '.join(METHODS)}")
+    known = (AUTO, *METHODS)
+    if name not in known:
+        raise ConfigError(f"unknown method {name!r}; expected one of {', '.join(known)}{perhaps(name, known)}")
     found = METHODS.get(name)
     own = declared([found]) if isinstance(found, type) else {}
     if strange := [word for word in settings if word not in own]:

@@ -49,7 +49,7 @@ def values_of(words: Iterable[str], known: Mapping[str, Field[Any]]) -> dict[str
         name, equals, text = word.partition("=")
         if not equals or name not in known:
             near = difflib.get_close_matches(name, known, 1)
-            meant = f"expected {near[0]}=VALUE perhaps" if near else "docs/options.md lists the keys"
+            meant = f"expected {near[0]}={text or 'VALUE'} perhaps" if near else "docs/options.md lists the keys"
             raise ConfigError(f"--set {word}: there is no such key; {meant}")
         try:
             found[name] = known[name].metadata["read"](text)

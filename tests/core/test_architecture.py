@@ -16,8 +16,8 @@ TOOLS = ROOT.parent / "partition_tools"
 TOOL_FILES = sorted(TOOLS.rglob("*.py"))
 # From the ground up. The floor of a room follows from its imports: one above the highest room that it imports from.
 FLOORS = [
-    ["cores", "errors", "exports", "memory", "option_fields", "registry", "traits", "word_list"],
-    ["comm", "kernels", "options", "records", "terminal"],
+    ["cores", "errors", "exports", "likely_names", "memory", "option_fields", "registry", "traits", "word_list"],
+    ["comm", "kernels", "options", "parser", "records", "terminal"],
     ["exchange", "fork_server", "graphfile", "interruption", "output_files", "suggestions"],
     ["config", "placement", "report"],
     ["graph", "outputs", "unused_options"],

@@ -45,7 +45,7 @@ def test_what_lies_about_in_a_folder(copied, tmp_path, command):
 @pytest.mark.parametrize(
     "names, options, words",
     [
-        (["p1-a"], ["--scaling", "superb"], "invalid choice"),
+        (["p1-a"], ["--scaling", "superb"], "expected one of "),
         ([], [], "required: RUN_DIR"),
         (["p1-a"], ["--lable-by", "model"], "unknown option --lable-by"),
         (["p1-a"], ["--label-by", "modle"], "no such configuration key; expected one of: "),

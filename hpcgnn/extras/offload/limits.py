@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ class Limit:
     said: str
 
     def __str__(self) -> str:
-        return f"--memory {self.said}" if self.said else f"what is left of this node, {self.total / 2**30:.2f} GiB,"
+        return f"--memory {self.said}" if self.said else f"what is left of this node, {self.total >> 20}M,"
 
     def of_node(self, comm: Communicator, value: int) -> list[int]:
         """Return the value of each rank of this node. Collective over all ranks."""
@@ -55,14 +56,15 @@ class Limit:
             at_work: bytes for a layer at work.
             pruned: bytes of `lasting` for the parts of pruned layers.
         """
-        size = f"{pruned / 2**30:.2f} GiB"
+        least = given.most_least + (10 << 20)  # libraries take a little more or less in each start
+        unit, name = (1 << 20, "M") if least < 16 << 30 else (1 << 30, "G")
+        held, work, needed = (f"{math.ceil(nbytes / unit)}{name}" for nbytes in (lasting, at_work, least))
+        size = f"{math.ceil(pruned / unit)}{name}"
         seen = f" ({size} of it for what pruned layers see: --prune none goes without)" if pruned else ""
-        others = f", the largest of {self.ranks} on its node" if self.ranks > 1 else ""
+        ranks = f"its {self.ranks} ranks" if self.ranks > 1 else "its rank"
         return ConfigError(
-            f"{self} is too little for rank {comm.rank}{others}, whose graph, libraries and "
-            f"parameters take {lasting / 2**30:.2f} GiB{seen}, and a layer at work {at_work / 2**30:.2f} GiB; "
-            f"expected at least {given.most_least / 2**30 + 0.01:.2f}G for the {self.ranks} ranks of a node, or more "
-            "ranks on more nodes"
+            f"{self} is too little: rank {comm.rank} holds {held}{seen}, and a layer at work {work} more; expected "
+            f"at least --memory {needed} for a node with {ranks}, or more nodes"
         )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from hpcgnn.errors import ConfigError, FormatError
+from hpcgnn.likely_names import file_beside, perhaps
 from hpcgnn.registry import load_extras
 from partition_tools.readers.formats import edgelist, matrix_market, metis_graph, npz, ogb, scipy_npz
 from partition_tools.readers.sources import SOURCES
@@ -24,10 +25,10 @@ def format_of(path: Path, name: str | None) -> Any:
     Raises FormatError, ConfigError: there is no input, no such format, or the path looks like none.
     """
     if not path.exists():
-        raise FormatError(f"no input at {path}; expected a graph in one of the formats {', '.join(SOURCES)}")
+        raise FormatError(f"no input at {path}: expected a file or folder of a graph{file_beside(path)}")
     check_file(path)
     if name is not None and name not in SOURCES:
-        raise ConfigError(f"unknown format {name!r}; expected one of {', '.join(SOURCES)}")
+        raise ConfigError(f"unknown format {name!r}; expected one of {', '.join(SOURCES)}{perhaps(name, SOURCES)}")
     found = (
         next((module for module in SOURCES.values() if module.matches(path)), None) if name is None else SOURCES[name]
     )

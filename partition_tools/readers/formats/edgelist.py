@@ -32,9 +32,8 @@ _ROLES = {word: word for word in (*ENDS, "weight", "type", "_")} | {"source": "s
 _MEANINGS = (*ENDS, "weight", "type", "feature", "_")
 _DTYPES = {"weight": np.float64, "edge_features": np.float64}
 _SAY = (
-    "say what they are, in their order, with --set edges.columns=src,dst,weight,_ (_: ignored). Columns of numbers "
-    "that describe edges are named with --set edges.features. If nodes are of two kinds, such as users and movies, "
-    "equal ids become one node: give each kind a prefix (u1, m1), and use --relabel"
+    "say what each is: --set edges.columns={} (src, dst, weight, type, feature, or _ to leave one out). Ids of two "
+    "kinds, such as users and movies, need a prefix each (u1, m1), and --relabel"
 )
 
 
@@ -48,7 +47,7 @@ def read(path: Path, tables: TableOptions, scratch: Scratch) -> RawGraph:
     file = open_table(path, tables.heading)
     with readable(path):
         if file.separator and next(lines(path), "").split()[:2] == ["%", "bip"]:
-            raise FormatError(f"{path}: % bip, its columns name nodes of two kinds; {_SAY}")
+            raise FormatError(f"{path}: % bip, its columns name nodes of two kinds; {_SAY.format('src,dst')}")
     names = _columns(file, tables)
     wanted = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
     places = [place for place, name in enumerate(names) if name == "feature"]
@@ -123,20 +122,22 @@ def _columns(file: TableFile, tables: TableOptions) -> tuple[str, ...]:
     shown = f"{file.path} has the columns {', '.join(file.fields)[:80]}"
     features = tables.edge_features if isinstance(tables.edge_features, tuple) else ()
     names = tables.columns
+    roles = ["feature" if name in features else _ROLES.get(name.lower(), "") for name in file.names or file.fields]
+    free = iter([end for end in ENDS if end not in roles])
+    say = _SAY.format(",".join(role or next(free, "_") for role in roles))
     if features and (names is not None or file.names is None):
-        raise FormatError(f"edges.features: expected columns by their names in a heading; {shown}, else {_SAY}")
+        raise FormatError(f"edges.features: expected columns by their names in a heading; {shown}, else {say}")
     if names is None and file.names is not None:
-        roles = ["feature" if name in features else _ROLES.get(name.lower(), "") for name in file.names]
         if missing := [name for name in features if file.names.count(name) != 1]:
             raise FormatError(f"edges.features: expected a column {missing[0]}; {shown}")
         if "" in roles:
-            raise FormatError(f"{shown}, and {file.names[roles.index('')]!r} is not known; {_SAY}")
+            raise FormatError(f"{shown}, and {file.names[roles.index('')]!r} is not known; {say}")
         names = tuple(roles)
     if names is None:
         names = ENDS if len(file.fields) in (0, 2) else ()
     once = [name for name in names if name not in ("_", "feature")]
     if set(names) - set(_MEANINGS) or set(ENDS) - set(names) or len(set(once)) != len(once):
-        raise FormatError(f"{shown}; expected src and dst, and perhaps weight and type, each once; {_SAY}")
+        raise FormatError(f"{shown}; expected src and dst, and perhaps weight and type, each once; {say}")
     if file.fields and len(names) != len(file.fields):
-        raise FormatError(f"{shown}, expected {len(names)} ({','.join(names)}); {_SAY}")
+        raise FormatError(f"{shown}, expected {len(names)} ({','.join(names)}); {say}")
     return names

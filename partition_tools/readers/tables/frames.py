@@ -7,6 +7,7 @@ import csv
 import importlib
 import io
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,10 @@ def open_table(path: str | Path, heading: bool | None = None) -> TableFile:
     separator = "," if "," in first else "\t" if "\t" in first.strip() else " "
     fields = _fields(first, separator)
     if len(fields) == 1 and (mark := next((mark for mark in ";|" if mark in first), "")):
-        raise FormatError(f"{path} has fields that seem to be separated by '{mark}'; expected a comma, a tab or blanks")
+        raise FormatError(
+            f"{path} has fields that seem to be separated by '{mark}'; expected a comma, a tab or blanks: "
+            f"`tr '{mark}' , < {shlex.quote(str(path))} > commas.csv`"
+        )
     if heading is None:
         heading = bool(fields) and not any(map(is_number, fields))
     return TableFile(path, fields, heading, separator if len(fields) > 1 else ",")

@@ -13,6 +13,7 @@ import numpy as np
 
 from hpcgnn.errors import FormatError
 from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.likely_names import perhaps
 from partition_tools.graph.counts import largest, warn_of_gaps
 from partition_tools.graph.raw import RawGraph
 from partition_tools.readers.tables.frames import is_number, open_table, polars
@@ -68,8 +69,9 @@ def read_table(path: Path, options: NodeTables, exact: bool, reporter: Reporter,
     rows: list[list[np.ndarray]] = []
     for block in file.blocks(reporter) if numbers else [file.frame(reporter)]:
         keys += [block[str(key)]] if keyed else []
-        columns = (block[str(place)] for place in places)
-        each = [numbers_of(column, path) if numbers else typed(column, path) for column in columns]
+        said = [f"{path}, column {file.names[place] if file.names else place + 1}" for place in places]
+        columns = ((block[str(place)], text) for place, text in zip(places, said, strict=True))
+        each = [numbers_of(*column) if numbers else typed(*column) for column in columns]
         rows.append([part.astype(np.float64) if numbers and file.separator else part for part in each])
     arrays = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
     arrays = [each if each.ndim == 2 else each[:, None] for each in arrays]
@@ -145,9 +147,8 @@ def split_codes(values: np.ndarray, where: object) -> np.ndarray:
     words = ["" if value is None or value != value else str(value).strip().lower() for value in values.tolist()]
     unknown = sorted(set(words) - set(SPLIT_OF) - {"", "none"})
     if unknown:
-        raise FormatError(
-            f"{where} has the split {unknown[0]!r}; expected a row for each node: train, val, test or nothing"
-        )
+        near = perhaps(unknown[0], SPLIT_OF)
+        raise FormatError(f"{where} has the split {unknown[0]!r}; expected train, val, test or nothing{near}")
     return np.array([SPLITS[SPLIT_OF[word]] if word in SPLIT_OF else 0 for word in words], np.uint8)
 
 
@@ -231,7 +232,8 @@ def _placed(table: Table, values: np.ndarray, raw: RawGraph, what: str) -> np.nd
         return node if raw.ids is None else raw.ids[node]
 
     if (rows > 1).any():
-        raise FormatError(f"{table.path}: the {what} table has two rows for one node ({own(int(np.argmax(rows > 1)))})")
+        node = own(int(np.argmax(rows > 1)))
+        raise FormatError(f"{table.path}: the {what} table has two rows for one node ({node}); leave one of them")
     if what in ("features", "node types") and not rows.all():
         raise FormatError(
             f"{table.path}: node {own(int(np.argmin(rows)))} has no row in the table of {what} ({len(ids)} rows for "

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hpcgnn.errors import FormatError
+from hpcgnn.likely_names import file_beside
 
 COMMENTS = ("#", "%")
 BLOCK = 1 << 22
@@ -29,7 +30,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise FormatError(f"there is no table at {path}") from error
+        raise FormatError(f"there is no table at {path}{file_beside(path)}") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise FormatError(f"{path} is not a readable table, expected UTF-8: {error}") from error
 

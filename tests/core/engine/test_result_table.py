@@ -27,6 +27,7 @@ RESULT = {
     "libraries_code_bytes": {"max": 108 * MIB, "mean": 107 * MIB, "sum": 428 * MIB},
     "partition": {"halo_rows_total": 54321},
     "halo_bytes_per_epoch": 3 * MIB // 2,
+    "allreduce_bytes_per_epoch": MIB // 4,
 }
 
 
@@ -53,6 +54,7 @@ def test_every_row(capsys, monkeypatch):
         "memory of training per rank": "30.0 MiB at most, 20.5 MiB in the mean",
         "peak resident memory": "400 MiB at most, 1200 MiB over all ranks",
         "libraries in it, per rank": "250 MiB; 107 MiB of them are shared by the ranks of a node",
-        "halo": "54,321 rows in the map, 1.50 MiB sent per epoch",
+        "halo": "54,321 rows in the map",
+        "sent per epoch, all ranks": "1.50 MiB of rows, 0.25 MiB of gradients",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))

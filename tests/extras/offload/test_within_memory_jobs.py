@@ -34,9 +34,9 @@ def test_a_job_takes_what_the_batch_system_gives(graph, tmp_path):
     scratch.mkdir()
     options = "--graph", graph, *OPTIONS, "--scratch", scratch
     tight = train(RANKS, *options, "--run-dir", free, SLURM_MEM_PER_NODE="100")
-    assert tight.code == 0 and "too little for rank" in tight.err and "it goes on without a limit" in tight.err
-    limit = re.search(r"expected at least ([\d.]+)G for the 2 ranks of a node", tight.err)[1]
-    enough = str(math.ceil(float(limit) * 1024 * 16 / 15))
+    assert tight.code == 0 and "is too little: rank" in tight.err and "it goes on without a limit" in tight.err
+    limit = re.search(r"expected at least --memory (\d+)M for a node with its 2 ranks", tight.err)[1]
+    enough = str(math.ceil(int(limit) * 16 / 15))
     result = train(RANKS, *options, "--run-dir", held, SLURM_MEM_PER_NODE=enough)
     assert result.code == 0 and "for the ranks of a node, which is what they have (--memory auto)" in result.err
     assert "a step keeps up to 0.03 GiB on this rank" in result.err
@@ -55,8 +55,8 @@ def test_a_disk_that_is_full(graph, tmp_path):
     run = tmp_path / "run"
     options = "--graph", graph, *OPTIONS, "--run-dir", run, "--memory", "1M", "--scratch", tmp_path
     wanted = train(1, *options)
-    limit = re.search(r"expected at least ([\d.]+)G", wanted.errors[0])[1]
-    words, variables = command_and_environment(1, "-m", "hpcgnn", "train", *options[:-3], f"{limit}G", *options[-2:])
+    limit = re.search(r"expected at least --memory (\d+)M", wanted.errors[0])[1]
+    words, variables = command_and_environment(1, "-m", "hpcgnn", "train", *options[:-3], f"{limit}M", *options[-2:])
     most = 8 << 20
     done = subprocess.run(
         [*words, "--resume"],

@@ -64,7 +64,7 @@ CASES = {
     "a broken row pointer": ({}, lambda p: edit(p, "topology/indptr", 7, 10**6), {}, "not monotone"),
     "no training node": ({"split": np.full(N, graphs.TEST, np.uint8)}, None, {}, "training split is empty"),
     "no training node with a label": ({"labels": np.full(N, -1)}, None, {}, "training split is empty"),
-    "no labels at all": ({"labels": np.full(N, -1), "num_classes": 0}, None, {}, "import it with labels"),
+    "no labels at all": ({"labels": np.full(N, -1), "num_classes": 0}, None, {}, "import it again with --labels"),
     "no features": ({"features": None}, None, {}, "no node features"),
     "a buffer too small for a row": ({}, None, {"halo_buffer": 0.0001}, "too small for one row: expected at least"),
     "no buffer": ({}, None, {"halo_buffer": 0.0}, "--halo-buffer"),
