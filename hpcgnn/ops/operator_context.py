@@ -97,7 +97,7 @@ _TRAINS: ContextVar[bool] = ContextVar("a pass without autograd is of training",
 
 @contextlib.contextmanager
 def of_training() -> Iterator[None]:
-    """Let what is done in the body without autograd have the operators of training: its gradient is made later."""
+    """Take the operators of training in the body, also without autograd."""
     before = _TRAINS.set(True)
     try:
         yield
@@ -106,7 +106,7 @@ def of_training() -> Iterator[None]:
 
 
 def trains() -> bool:
-    """Whether operators are those of training."""
+    """Whether a pass takes the operators of training."""
     return torch.is_grad_enabled() or _TRAINS.get()
 
 
