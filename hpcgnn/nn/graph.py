@@ -120,6 +120,12 @@ class Graph:
         other._changing = (*self._changing, *columns)
         return other
 
+    def from_call(self, number: int) -> "Graph":
+        """The same graph, with the draws of functions of rows from this call on: they are the same each time."""
+        other = copy.copy(self)
+        other._calls = self._random.epoch, number - 1
+        return other
+
     @property
     def position(self) -> torch.Tensor:
         """Positions (n_p, D) of the own nodes. Raises GraphError where the file has none."""

@@ -5,6 +5,9 @@ A layer asks its halo policy for an operator by a description (operators.py); th
 from.
 """
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +90,24 @@ class PushContext:
     def halo_ids(self) -> torch.Tensor:
         """int64, the original ids of the rows that are used. By all ranks together."""
         return self.facts.inward_ids() if self.ids is None else self.ids
+
+
+_TRAINS: ContextVar[bool] = ContextVar("a pass without autograd is of training", default=False)
+
+
+@contextlib.contextmanager
+def of_training() -> Iterator[None]:
+    """Take the operators of training in the body, also without autograd."""
+    before = _TRAINS.set(True)
+    try:
+        yield
+    finally:
+        _TRAINS.reset(before)
+
+
+def trains() -> bool:
+    """Whether a pass takes the operators of training."""
+    return torch.is_grad_enabled() or _TRAINS.get()
 
 
 def differentiable(operator: Any, *tensors: torch.Tensor | None) -> Any:

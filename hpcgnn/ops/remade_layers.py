@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from hpcgnn.ops.operator_context import of_training
 from hpcgnn.ops.propagate import overwriting_edges
 from hpcgnn.ops.row_functions import weighed
 
@@ -25,7 +26,8 @@ def remade_layers(layers: Sequence[Callable[..., State]], most: int, *state: tor
     if the layers are.
     """
     if torch.is_grad_enabled():
-        return _Remade.apply(_Run(layers, most), *state)
+        # Parameters may have gradients where the first state has none.
+        return _Remade.apply(_Run(layers, most), torch.ones((), requires_grad=True), *state)
     for number, layer in enumerate(layers):
         with overwriting_edges(number > 0):
             state = layer(*state)
@@ -89,8 +91,9 @@ class _Run:
 
 class _Remade(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, run: _Run, *state: torch.Tensor) -> State:
-        behind = run.forward(tuple(x.detach() for x in state))
+    def forward(ctx: Any, run: _Run, one: torch.Tensor, *state: torch.Tensor) -> State:
+        with of_training():
+            behind = run.forward(tuple(x.detach() for x in state))
         ctx.run, ctx.first = run, [x.requires_grad for x in state]
         ctx.set_materialize_grads(False)
         return behind
@@ -100,11 +103,12 @@ class _Remade(torch.autograd.Function):
         run, last = ctx.run, len(ctx.run.layers) - 1
         for layer in reversed(range(len(run.layers))):
             wanted = ctx.first if layer == 0 else [True] * len(given)
-            leaves = [x.detach().requires_grad_(w) for x, w in zip(run.before(layer), wanted, strict=True)]
+            with of_training():
+                leaves = [x.detach().requires_grad_(w) for x, w in zip(run.before(layer), wanted, strict=True)]
             with torch.enable_grad(), overwriting_edges(layer < last):
                 number = weighed(run.layers[layer](*leaves), given)
             if number is not None:
                 number.backward()
             given = tuple(x.grad for x in leaves)
             del leaves, number  # or they would be there while the state before them is made
-        return None, *given
+        return None, None, *given

@@ -16,7 +16,7 @@ from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.exchange.stream import Stream
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.ops.draws import Purpose, Randomness
-from hpcgnn.ops.operator_context import HaloFacts, OperatorContext
+from hpcgnn.ops.operator_context import HaloFacts, OperatorContext, trains
 from hpcgnn.ops.operators import Made, Operator
 from hpcgnn.options import ScheduleConfig
 from hpcgnn.schedules.base import HaloPolicy
@@ -73,7 +73,7 @@ class ApproximateInTraining(HaloPolicy):
 
     def operator(self, description: Operator[Made]) -> Made:
         """See HaloPolicy."""
-        return (self.training if torch.is_grad_enabled() else self.exact).operator(description)
+        return (self.training if trains() else self.exact).operator(description)
 
     def begin_epoch(self, epoch: int) -> None:
         """See HaloPolicy; so are all that follow."""

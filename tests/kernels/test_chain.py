@@ -65,6 +65,19 @@ def test_chain(kernels, threads, rows, maps, width, elu, added):
     )
 
 
+@some_chains
+@pytest.mark.parametrize("elu", [False, True])
+def test_what_is_not_a_number_stays_so(kernels, elu):
+    """Or a run would go on with weights that are none."""
+    z, y, weights = torch.ones(5, 16), torch.empty(5, 16), torch.ones(16, 16)
+    z[3, 7] = torch.nan
+    chain(y, z, weights, torch.zeros(16), elu=elu)
+    assert y.isnan().any(1).tolist() == [False, False, False, True, False]
+    gz, sums = torch.empty_like(z), (torch.zeros(16, 16), torch.zeros(16))
+    chain_backward(gz, *sums, torch.ones(5, 16), z, weights, torch.zeros(16), elu=elu)
+    assert sums[0].isnan().any()
+
+
 @pytest.mark.parametrize("kernels", ["avx2 own", "avx512 own"], indirect=True)
 def test_no_bit_depends_on_the_threads(kernels, set_threads):
     draw, found = torch.Generator().manual_seed(1), []

@@ -119,7 +119,12 @@ class MeshGraphNet(Model):
         def encoded(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
             return x, self.edge_encoder.map(rows)
 
-        layers: list[Callable[..., Any]] = [encoded, *(functools.partial(conv, whole) for conv in self.convs)]
+        def run(number: int, *state: torch.Tensor) -> Any:
+            # A layer that runs again rounds the halo as before.
+            return self.convs[number](whole.from_call(number + 1), *state)
+
+        each = (functools.partial(run, number) for number in range(len(self.convs)))
+        layers: list[Callable[..., Any]] = [encoded, *each]
         most = cast(MeshGraphNetConfig, self.spec.options).kept_states
         if most:
             x, _ = remade_layers(layers, most, x, inputs)

@@ -19,6 +19,11 @@ from hpcgnn.records import replaced_by
 _ROUNDING = 1e-5
 
 
+def names_of_series(path: Path, count: int) -> list[Path]:
+    """The files of so many steps beside a file of forecasts."""
+    return [path.with_name(f"{path.stem}_{step:0{len(str(count))}}.vtu") for step in range(1, count + 1)]
+
+
 @dataclass(frozen=True)
 class Mesh:
     """A mesh with the nodes of a graph as its points, in the order of their original ids. mesh: meshio's."""
@@ -52,13 +57,12 @@ class Mesh:
         listed = ElementTree.SubElement(root, "Collection")
         with opened(path) as file:
             times = file["time"][:].tolist()
-            for step, time in enumerate(times):
+            for step, (time, name) in enumerate(zip(times, names_of_series(path, len(times)), strict=True)):
                 fields = {name: _columns(field[step]) for name, field in file["snapshots"].items()}
                 self.mesh.point_data = fields
-                name = f"{path.stem}_{step + 1:0{len(str(len(times)))}}.vtu"
-                with replaced_by(path.with_name(name)) as temporary:
+                with replaced_by(name) as temporary:
                     self.mesh.write(temporary, file_format="vtu")
-                ElementTree.SubElement(listed, "DataSet", timestep=repr(time), part="0", file=name)
+                ElementTree.SubElement(listed, "DataSet", timestep=repr(time), part="0", file=name.name)
         written = path.with_suffix(".pvd")
         with replaced_by(written) as temporary:
             ElementTree.indent(root)

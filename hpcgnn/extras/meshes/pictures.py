@@ -183,18 +183,21 @@ class Plane:
         middle of the shortest axis, as thick as nodes are apart.
         """
         extent, nodes = np.ptp(position, axis=0), np.arange(len(position))
-        wide = np.flatnonzero(extent > 1e-9 * extent.max())
-        if len(wide) == 2:
-            found = triangles if triangles is not None and len(triangles) else None
-            return cls(nodes, position[:, wide], found, False)
-        if len(wide) != 3:
+        wide, found = np.flatnonzero(extent > 1e-9 * extent.max()), None
+        sliced = len(wide) == 3
+        if sliced:
+            short = int(wide[extent[wide].argmin()])
+            along, wide = position[:, short], wide[wide != short]
+            middle = along[np.abs(along - (along.min() + extent[short] / 2)).argmin()]
+            thick = (extent[[short, *wide]].prod() / len(position)) ** (1 / 3)
+            nodes = np.flatnonzero(np.abs(along - middle) <= thick / 2)
+        elif triangles is not None and len(triangles):
+            found = triangles
+        points = position[nodes][:, wide]
+        apart = points - points.mean(axis=0)
+        if len(wide) != 2 or np.linalg.matrix_rank(apart, 1e-6 * np.linalg.norm(apart)) < 2:
             return None
-        short = int(wide[extent[wide].argmin()])
-        along = position[:, short]
-        middle = along[np.abs(along - (along.min() + extent[short] / 2)).argmin()]
-        thick = (extent[wide].prod() / len(position)) ** (1 / 3)
-        nodes = np.flatnonzero(np.abs(along - middle) <= thick / 2)
-        return cls(nodes, position[nodes][:, [each for each in wide if each != short]], None, True)
+        return cls(nodes, points, found, sliced)
 
     def draw(self, axis: Any, values: np.ndarray, **style: Any) -> Any:
         """Draw values (m,). Without triangles of a mesh they are Delaunay's; a slice has points."""

@@ -112,13 +112,18 @@ def roll_out(config: Config, session: Session, weights: str, request: RolloutReq
     from hpcgnn.engine.rundir import start_logging
     from hpcgnn.extras.meshes.evaluator import FieldsEvaluator, JudgedModel
     from hpcgnn.extras.meshes.field_file import field_file
-    from hpcgnn.extras.meshes.on_cells import Mesh
+    from hpcgnn.extras.meshes.on_cells import Mesh, names_of_series
     from hpcgnn.outputs.files import check_results, files_read
 
     comm = session.comm
     start_logging(comm.rank)
     with comm.together("looking where forecasts go", on_one=True):
         check_results("--output", request.output, comm, [*files_read(config), request.mesh], request.force)
+        series = names_of_series(Path(request.output).resolve(), request.steps)
+        if request.mesh and Path(request.mesh).resolve() in series:
+            raise RunDirError(
+                f"--mesh {request.mesh} has the name of a file beside --output {request.output}; choose another output"
+            )
     trained = load_trained(config, session, weights, other_graph=True)
     evaluator = trained.trainer.evaluator
     assert isinstance(evaluator, FieldsEvaluator), "the task is fields"

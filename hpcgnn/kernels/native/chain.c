@@ -78,7 +78,7 @@ static void activate(const hg_chain *c, float *to, const float *from, int64_t st
             c->table->of[HG_F32]->between.elu(to, from, width);
         else
             for (int64_t k = 0; k < width; k++)
-                to[k] = from[k] > 0 ? from[k] : 0;
+                to[k] = from[k] < 0 ? 0 : from[k];      /* what is not a number stays so */
     }
 }
 

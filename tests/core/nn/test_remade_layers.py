@@ -54,3 +54,10 @@ def test_gradients_runs_and_states(count, kept):
     further = r * count - comb(kept + 1 + r, r - 1) if r else 0
     assert stack.runs == 1 + further + count
     assert stack.most <= kept + 3, "the kept ones, one that is read, one that is made, and the last"
+
+
+def test_a_first_state_without_gradient():
+    """The parameters behind it have theirs."""
+    stack, x = Stack(3), torch.ones(7, dtype=torch.float64)
+    torch.autograd.backward(remade_layers(stack.layers, 1, x, x), [x, x])
+    assert all(weight.grad is not None for weight in stack.weights)

@@ -3,8 +3,9 @@
 import graphs
 import numpy as np
 import pytest
+import torch
 from mpi.estimate.test_estimated import check
-from mpi.training import configure
+from mpi.training import build_trainer, configure
 
 from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.probe import KeptBytes, StepProbe
@@ -62,6 +63,18 @@ def test_bytes_of_a_run(comm, path, name):
     assert counts == (local.num_owned, local.inward.num_edges)
     found = sum(size for size, shape in counter.sizes.values() if {*shape} & {*counts})
     assert found == probe.kept(*counts), (found, probe)
+
+
+def test_rows_rounded_at_random(comm, path):
+    """A layer that runs again rounds its halo as before: the gradients are those of all states, bit by bit."""
+    found = []
+    for kept in (0, 1):
+        config = configure(path, **USUAL, model="meshgraphnet", kept_states=kept, halo_dtype="int8")
+        trainer = build_trainer(comm, config, "random")
+        steps = trainer.objective.steps(trainer.schedule.sync.steps(2, trainer.stage, trainer.training_graph, []))
+        trainer.local_loss(next(steps), 2).backward()
+        found.append({name: p.grad.clone() for name, p in trainer.model.named_parameters()})
+    assert all(torch.equal(g, found[1][name]) for name, g in found[0].items())
 
 
 def test_replicas_are_not_counted(path):

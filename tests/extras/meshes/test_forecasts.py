@@ -89,6 +89,11 @@ def test_another_mesh_is_refused(comm, run, name, said):
         rolled_out(comm, run, "other", None, 1, mesh=str(run.parent / f"{name}.vtu"))
 
 
+def test_the_mesh_is_not_replaced(comm, run):
+    with pytest.raises(HpcgnnError, match="choose another output"):
+        rolled_out(comm, run, "forecast", None, 1, mesh=str(run.parent / "forecast_1.vtu"))
+
+
 def test_forecasts_of_one_step(comm, run):
     """Those of a split are the first steps of rollouts from each of its times."""
     written = run.parent / "one.h5"
@@ -119,4 +124,5 @@ def test_planes():
     found = Plane.of(box.reshape(-1, 3), None)
     assert found.sliced and len(found.nodes) == 9 * 7
     assert np.ptp(box.reshape(-1, 3)[found.nodes, 1]) == 0 and found.points.shape == (63, 2)
-    assert Plane.of(np.arange(4.0)[:, None], None) is None
+    for line in (np.arange(4.0)[:, None], np.stack([np.arange(4.0)] * 2, 1), np.repeat(np.eye(3), 2, 0)):
+        assert Plane.of(line, None) is None
