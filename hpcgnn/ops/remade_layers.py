@@ -107,6 +107,7 @@ class _Remade(torch.autograd.Function):
                 leaves = [x.detach().requires_grad_(w) for x, w in zip(run.before(layer), wanted, strict=True)]
             with torch.enable_grad(), overwriting_edges(layer < last):
                 number = weighed(run.layers[layer](*leaves), given)
+            given = ()  # their memory goes as soon as they are used
             if number is not None:
                 number.backward()
             given = tuple(x.grad for x in leaves)
