@@ -6,6 +6,7 @@ The same runs give the same bytes, as PNG and PDF.
 """
 
 import io
+import itertools
 import json
 import textwrap
 from collections.abc import Callable
@@ -115,10 +116,13 @@ def _heading(run: Run) -> str:
 SETTING_UP = ("load", "plan")
 NOT_IN_USE = {"color": "#FFFFFF", "hatch": "////", "edgecolor": "#8A8A8A"}
 UNKNOWN = {"color": "#FFFFFF", "edgecolor": "#8A8A8A", "linestyle": ":"}
-SMALL, IDLE, REST = "smaller items", "resident, not in use then", "libraries, not in the account"
+SMALL, IDLE, REST = "smaller items", "resident and not in use", "not in the account"
 FORMATS = ("png", "pdf")
 SPREAD = "Bars on curves reach from the least to the most over repetitions; dotted lines are the ideal."
-BANDS = "Learning curves are medians over repetitions, in a band from the least to the most."
+BANDS = (
+    "Learning curves are medians over repetitions, in a band from the least to the most; a curve that all numbers of "
+    "ranks share is drawn once."
+)
 
 
 def draw_figures(study: "Study") -> dict[str, dict[str, bytes]]:
@@ -188,31 +192,44 @@ def learning_metric(study: "Study", axis: "Axes") -> bool:
 
 
 def _learning(study: "Study", axis: "Axes", name: str) -> bool:
-    """Medians over repetitions, and their range; colours are those of the labels, dashes those of the ranks."""
-    groups = study.groups()
-    colours, dashes = line_styles(study.labels), line_styles(sorted({ranks for _, ranks in groups}))
-    for (label, ranks), runs in groups.items():
-        dash = dashes[ranks] if len(dashes) > 1 else colours[label]
-        style = {"color": colours[label]["color"], "linestyle": dash["linestyle"]}
-        several = f", {ranks} rank{'s' * (ranks > 1)}" if len(dashes) > 1 else ""
-        _band(axis, runs, name, {**style, "label": label + several})
+    """Medians over repetitions, and their range; one curve for all numbers of ranks that give the same."""
+    groups, colours = study.groups(), line_styles(study.labels)
+    dashes = line_styles(sorted({ranks for _, ranks in groups}))
+    for label in study.labels:
+        own = {ranks: _median(runs, name) for (each, ranks), runs in groups.items() if each == label}
+        same = all(_alike(one, other) for one, other in itertools.pairwise(own.values()))
+        for ranks in list(own)[: 1 if same else None]:
+            dash = (colours[label] if same else dashes[ranks])["linestyle"]
+            said = "" if same else f", {ranks} rank{'s' * (ranks > 1)}"
+            style = {"color": colours[label]["color"], "linestyle": dash, "label": label + said}
+            _band(axis, own[ranks], style)
     epochs_axis(axis)
     from_zero(axis)
     legend(axis)
     return any(len(line.get_xdata()) > 1 for line in axis.lines)
 
 
-def _band(axis: "Axes", runs: list["Run"], name: str, style: dict[str, Any]) -> None:
-    """The median of a field of the records, cut to the shortest run."""
-    known = [[record for record in run.records if record.get(name) is not None] for run in runs]
+def _median(runs: list["Run"], name: str) -> np.ndarray:
+    """(4, m): epochs, and the median, the least and the most of a field of the records, cut to the shortest run."""
+    known = [[(each["epoch"], each[name]) for each in run.records if each.get(name) is not None] for run in runs]
     length = min(map(len, known))
-    if length == 0:
-        return
-    epochs = np.median([[record["epoch"] for record in records[:length]] for records in known], axis=0)
-    values = np.array([[record[name] for record in records[:length]] for records in known])
-    axis.plot(epochs, np.median(values, axis=0), **style)
-    if len(runs) > 1:
-        axis.fill_between(epochs, values.min(0), values.max(0), color=style["color"], alpha=0.1, linewidth=0)
+    epochs, values = np.array([each[:length] for each in known], float).reshape(len(runs), length, 2).T
+    return np.stack([np.median(epochs, axis=1), np.median(values, axis=1), values.min(1), values.max(1)])
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two curves are one line to the eye."""
+    if one.shape != other.shape or not one.size:
+        return one.shape == other.shape
+    return np.allclose(one, other, rtol=0, atol=0.005 * np.ptp(one[1:]))
+
+
+def _band(axis: "Axes", curve: np.ndarray, style: dict[str, Any]) -> None:
+    """A curve and its range."""
+    epochs, middle, least, most = curve
+    if len(epochs):
+        axis.plot(epochs, middle, **style)
+        axis.fill_between(epochs, least, most, color=style["color"], alpha=0.1, linewidth=0)
 
 
 def parts(study: "Study", axis: "Axes") -> bool:
@@ -240,7 +257,7 @@ def memory(study: "Study", axis: "Axes") -> bool:
     for item, style in {**styles, IDLE: NOT_IN_USE, REST: UNKNOWN}.items():  # on top of the items in use
         heights = np.array([account.get(item, 0) / MIB for account in accounts])
         if heights.any():
-            axis.bar(x, heights, 0.6, bottom=bottom, label=item, **style)
+            axis.bar(x, heights, 0.6, bottom=bottom, label=item.split(",")[0], **style)
             bottom += heights
     measured = [mark / MIB for _, mark, _ in shown]
     axis.plot(x, measured, "_", color="black", markersize=14, markeredgewidth=1.5, label="measured")
@@ -296,7 +313,7 @@ def _bars(study: "Study", axis: "Axes") -> np.ndarray:
         ]
         axis.xaxis.remove_overlapping_locs = False  # a name may stand below the bar in the middle
         axis.set_xticks([np.mean(place) for place in places], names, minor=True, fontsize=7)
-        axis.tick_params(axis="x", which="minor", length=0, pad=13)
+        axis.tick_params(axis="x", which="minor", length=0, pad=15)
     return positions
 
 

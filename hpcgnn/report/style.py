@@ -56,7 +56,7 @@ SETTINGS: dict[str, Any] = {
     "legend.fontsize": 7,
     "legend.framealpha": 0.8,
     "legend.edgecolor": "none",
-    "legend.handlelength": 1.8,
+    "legend.handlelength": 1.6,
     "legend.labelspacing": 0.3,
     "legend.columnspacing": 1.2,
     "hatch.linewidth": 0.5,
@@ -137,7 +137,8 @@ def legend(axis: "Axes", columns: int = 1, above: bool = False) -> None:
         share = min(0.7, 0.06 + 0.065 * -(-len(handles) // columns))
         axis.set_ylim(0, axis.dataLim.ymax / (1 - share))
     place = "upper center" if above else "best"
-    axis.legend(handles, [textwrap.fill(label, 60 // columns) for label in labels], loc=place, ncols=columns)
+    narrow = {"fontsize": 6.5, "handlelength": 1.2, "columnspacing": 0.8} if columns > 1 else {}
+    axis.legend(handles, [textwrap.fill(each, 60 // columns) for each in labels], loc=place, ncols=columns, **narrow)
 
 
 def epochs_axis(axis: "Axes") -> None:

@@ -40,7 +40,7 @@ _HEAD = """<!DOCTYPE html>
 <style>
 body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
 table {{ border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }}
+th, td {{ padding: 0.25rem 0.5rem; border-bottom: 1px solid #ddd; text-align: right; }}
 th {{ vertical-align: bottom; }} td {{ white-space: nowrap; }}
 th:first-child, td:first-child {{ text-align: left; padding-left: 0; }}
 .wide {{ overflow-x: auto; }} .figures {{ display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: 1.5rem 0; }}
@@ -105,8 +105,9 @@ def _page(
 
 
 def _html(frame: pd.DataFrame) -> str:
-    """A table; ranges stand below their medians."""
-    return f'<div class="wide">{frame.to_html(index=False, border=0).replace(" [", "<br>[")}</div>'
+    """A table; ranges and deviations stand below their values."""
+    table = frame.to_html(index=False, border=0).replace(" [", "<br>[").replace(" ± ", "<br>± ")
+    return f'<div class="wide">{table}</div>'
 
 
 _NUMBER = re.compile(r"(–|-?[\d,]+)((?:\.\d+)?(?: .*)?)")
