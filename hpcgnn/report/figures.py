@@ -192,7 +192,7 @@ def learning_metric(study: "Study", axis: "Axes") -> bool:
 
 
 def _learning(study: "Study", axis: "Axes", name: str) -> bool:
-    """Medians over repetitions, and their range; one curve for all numbers of ranks that give the same."""
+    """Medians over repetitions, and their range; one curve where all numbers of ranks agree."""
     groups, colours = study.groups(), line_styles(study.labels)
     dashes = line_styles(sorted({ranks for _, ranks in groups}))
     for label in study.labels:
@@ -267,8 +267,8 @@ def memory(study: "Study", axis: "Axes") -> bool:
 
 
 def _small_together(account: dict[str, int], measured: int) -> dict[str, int]:
-    """{item: bytes} of at least a thirtieth of what was measured, of the smaller ones together, of what is not in use
-    then, and of what the account lacks.
+    """{item: bytes}: items of at least a thirtieth of the measured bytes, the smaller ones as one item, then memory not
+    in use, and the bytes that the account lacks.
     """
     found = {item: size for item, size in account.items() if size >= measured / 30 and "not in use" not in item}
     idle = sum(size for item, size in account.items() if "not in use" in item)

@@ -99,7 +99,7 @@ def drawing() -> Iterator[Any]:
 
 
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
-    """Return {name: keyword arguments of `plot`}. Names that are all models' have those of the model's place."""
+    """Return {name: keyword arguments of `plot`}. Where all names are models, their places in MODELS decide."""
     names, models = list(names), list(MODELS.values())
     places = [models.index(name) for name in names if name in models]
     looks = list(zip(COLOURS * 4, MARKERS * 4, DASHES * 7, strict=True))

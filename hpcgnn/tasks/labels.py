@@ -51,7 +51,7 @@ class LabelTask(Task, Protocol):
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         config, scale = on.config, self.scale(on, learns)
         evaluator = Evaluator(self, on.local, config.run.metric, on.comm, scale)
-        if learns and evaluator.counts["val"]:
+        if learns:
             evaluator.loss = partial(self.loss, name=self.fitting_loss(config.task.loss), arena=on.buffers.arena)
         given = self, on.trained_on, on.comm, on.buffers.arena, config.task, scale
         return evaluator, Objective(*given) if learns else None
@@ -164,7 +164,8 @@ class Evaluator(Judge):
 
     def scores(self, outputs: torch.Tensor) -> dict[str, float]:
         """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
-        metric is not defined. In training also 'val_loss', the mean loss of the validation nodes. Collective.
+        metric is not defined. In training also 'val_loss', the mean loss of the validation
+        nodes, likewise. Collective.
         """
         found = self._by(self.metric, self.in_units(outputs))
         return found if self.loss is None else {**found, "val_loss": self._val_loss(outputs, self.loss)}
