@@ -106,7 +106,7 @@ def _matters(runs: list[Run], scaling: str) -> list[str]:
 
 
 def spoken_graph(run: Run) -> str:
-    """The name of the graph file of a run, and what tells it from another of this name."""
+    """The name of the graph file of a run, and the mark by which it differs from another of this name."""
     return f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})"
 
 
@@ -214,7 +214,7 @@ def study_table(study: Study) -> pd.DataFrame:
 
 
 def _known(table: pd.DataFrame) -> pd.DataFrame:
-    """A table for people without the columns of which nothing is known."""
+    """A table for people without its unknown columns."""
     return table.loc[:, (table != "–").any()]
 
 

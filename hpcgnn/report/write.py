@@ -118,7 +118,7 @@ _TEX |= str.maketrans({"–": "--", "<": r"\textless{}", ">": r"\textgreater{}",
 
 def _latex(frame: pd.DataFrame) -> str:
     """A table for LaTeX with the package booktabs, whose numbers are aligned by the decimal point: such a column is two
-    for LaTeX, the second of which begins with the point.
+    for LaTeX, and the second begins with the point.
     """
     kinds, columns = [], []
     for head, cells in frame.items():
