@@ -180,8 +180,9 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
         tell(_result_table(summary))
     picture = None
     with _without_harm("curves.png"):
-        picture = draw_curves(run_dir.path)
-        if picture is None:
+        try:
+            picture = draw_curves(run_dir.path)
+        except ImportError:
             log.warning("no curves.png: matplotlib is not installed (pip install 'hpcgnn[plot]')")
     tell(f"results in {run_dir.path}/: summary.json, metrics.jsonl" + (f", {picture.name}" if picture else ""))
 

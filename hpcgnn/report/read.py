@@ -23,12 +23,12 @@ SENT = ("halo_forward", "halo_backward", "input", "allreduce", "average")  # the
 METRICS = ("best_val", "test_at_best_val", "test_at_end")
 PARTS = {
     "forward": "forward, computing",
-    "forward_wait": "forward, waiting for rows",
+    "forward_wait": "forward, waiting",
     "backward": "backward, computing",
-    "backward_wait": "backward, waiting for rows",
+    "backward_wait": "backward, waiting",
     "reduction": "gradient reduction",
     "step": "optimizer step",
-    "imbalance": "slowest rank above the mean",
+    "imbalance": "slowest rank, extra",
 }
 
 
@@ -96,6 +96,11 @@ def named(summary: Mapping[str, Any]) -> str:
     """The name of the metric of a run, with its direction where it is an error. Earlier versions had no such metric."""
     error = summary.get("better", "higher") == "lower"
     return f"{summary['metric']}{' (lower is better)' * error}"
+
+
+def short_graph(run: "Run") -> str:
+    """The name of the graph of a run, for headings and legends."""
+    return run.summary["graph"].rsplit("/", 1)[-1].removesuffix(".h5")
 
 
 MARKS = ("config.toml", "metrics.jsonl", "summary.json")  # any of these makes a directory a run directory

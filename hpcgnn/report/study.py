@@ -8,10 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.read import METRICS, MIB, Run, measure
+from hpcgnn.report.read import METRICS, MIB, Run, measure, short_graph
+from hpcgnn.report.style import MODELS, SCHEDULES
 
 # Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
 FREE = {"graph", "partition", "folder"}
@@ -68,8 +70,10 @@ def build_study(runs: list[Run], label_by: Sequence[str] = (), scaling: str = "s
                 f"{', '.join(sorted(runs[0].config))}"
             )
     keys = list(label_by) or _telling_apart(runs, differing)
-    whole = f"{runs[0].summary['model']}, {runs[0].summary['schedule']}"  # the one curve, where nothing names several
-    labels = [", ".join(_spoken(run, key) for key in keys) or whole for run in runs]
+    runs = _in_order(runs, keys)
+    whole = f"{_spoken(runs[0], 'model')} ({_spoken(runs[0], 'schedule')})"  # the one curve, if nothing names several
+    short = _count(runs, ["graph"]) == len({short_graph(run) for run in runs})
+    labels = [", ".join(_spoken(run, key, short) for key in keys) or whole for run in runs]
     for label in dict.fromkeys(labels):
         group = [run for run, own in zip(runs, labels, strict=True) if own == label]
         for key in differing:
@@ -102,17 +106,42 @@ def _matters(runs: list[Run], scaling: str) -> list[str]:
 
 
 def spoken_graph(run: Run) -> str:
-    """The name of the graph file of a run, and what tells it from another of this name."""
+    """The name of the graph file of a run, and the mark by which it differs from another of this name."""
     return f"{run.summary['graph'].rsplit('/', 1)[-1]} ({run.summary['graph_uuid'][:8]})"
+
+
+def title(study: Study) -> str:
+    """A heading that fits the study: models or curves, graphs, and ranks."""
+    ranks, several = sorted(set(study.points["ranks"])), len(study.labels)
+    graphs = list(dict.fromkeys(short_graph(run) for run in study.runs))
+    what = " and ".join([", ".join(study.labels[:-1])] * (several > 1) + study.labels[-1:])
+    where = graphs[0] if len(graphs) == 1 else f"{len(graphs)} graphs"
+    scales = f"{study.scaling.capitalize()} scaling of " if any(study.points["speedup"].notna()) else ""
+    span = f"{ranks[0]} to {ranks[-1]} ranks" if len(ranks) > 1 else f"{ranks[0]} rank{'s' * (ranks[0] > 1)}"
+    return f"{scales}{what if several < 5 else f'{several} curves'} on {where}, {span}"
+
+
+def _in_order(runs: list[Run], keys: Sequence[str]) -> list[Run]:
+    """The runs by the values of keys: models in the order of all figures, other values as they come."""
+    found: dict[str, list[str]] = {
+        key: [*MODELS] * (key == "model") + list(dict.fromkeys(_value(run, key) for run in runs)) for key in keys
+    }
+    return sorted(runs, key=lambda run: [found[key].index(_value(run, key)) for key in keys])
 
 
 def _value(run: Run, key: str) -> str:
     return spoken_graph(run) if key == "graph" else str(run.config.get(key))
 
 
-def _spoken(run: Run, key: str) -> str:
-    """Return the value of a configuration key in the words of labels."""
-    return _value(run, key) if key in ("schedule", "folder") else f"{key} {_value(run, key)}"
+def _spoken(run: Run, key: str, short: bool = True) -> str:
+    """Return the value of a configuration key in the words of labels. short: whether the name of a graph is enough."""
+    value = run.config.get(key)
+    if key == "graph":
+        return short_graph(run) if short else _value(run, key)
+    if key in ("model", "schedule"):
+        return {**MODELS, **SCHEDULES}.get(str(value), str(value))
+    said = f"{value:g}" if isinstance(value, float) else str(value)
+    return said if key == "folder" else f"{key.replace('_', ' ')} {said}"
 
 
 def _count(runs: list[Run], keys: Sequence[str]) -> int:
@@ -139,7 +168,9 @@ def _points(table: pd.DataFrame, scaling: str) -> pd.DataFrame:
     points = points.join(metrics.mean().add_suffix("_mean")).join(metrics.std().add_suffix("_deviation"))
     points.insert(0, "repetitions", grouped.size())
     points.insert(1, "seeds", grouped["seed"].nunique())
-    points = points.reset_index().sort_values(["label", "ranks"], ignore_index=True)
+    places = {label: place for place, label in enumerate(dict.fromkeys(table["label"]))}
+    points = points.reset_index()
+    points = points.iloc[np.lexsort((points["ranks"], points["label"].map(places)))].reset_index(drop=True)
     # Relative to the fewest ranks of the curve, which count as perfect; weak scaling has as much work for each rank.
     first = points.loc[points.groupby("label")["ranks"].idxmin()].set_index("label")
     times, ranks = points["label"].map(first["epoch_seconds"]), points["label"].map(first["ranks"])
@@ -178,8 +209,13 @@ def study_table(study: Study) -> pd.DataFrame:
         "test there": lambda p: _deviation(p, "test_at_best_val"),
         "test at the end": lambda p: _deviation(p, "test_at_end"),
     }
-    points = [point for label in study.labels for _, point in study.curve(label).iterrows()]
-    return pd.DataFrame({head: [cell(point) for point in points] for head, cell in columns.items()})
+    points = [point for _, point in study.points.iterrows()]
+    return _known(pd.DataFrame({head: [cell(point) for point in points] for head, cell in columns.items()}))
+
+
+def _known(table: pd.DataFrame) -> pd.DataFrame:
+    """A table for people without its unknown columns."""
+    return table.loc[:, (table != "–").any()]
 
 
 def _spread(point: pd.Series, name: str, scale: float = 1.0) -> str:
@@ -187,7 +223,8 @@ def _spread(point: pd.Series, name: str, scale: float = 1.0) -> str:
     middle = number(point[name] * scale)
     if point["repetitions"] < 2 or middle == "–":
         return middle
-    return f"{middle} [{number(point[f'{name}_min'] * scale)}, {number(point[f'{name}_max'] * scale)}]"
+    least, most = (number(point[f"{name}_{end}"] * scale) for end in ("min", "max"))
+    return middle if least == most else f"{middle} [{least}, {most}]"
 
 
 def _deviation(point: pd.Series, name: str) -> str:
@@ -221,4 +258,4 @@ def runs_table(study: Study) -> pd.DataFrame:
     frame["training memory (MiB/rank)"] = frame["growth_bytes"] / MIB
     heads = ["run", "curve", "ranks", "threads", "seed", "epochs", "epoch (s)", "training memory (MiB/rank)"]
     shown = frame[[*heads, "final_loss", *METRICS]]
-    return shown.map(lambda value: number(value, 4) if isinstance(value, float) else str(value))
+    return _known(shown.map(lambda value: number(value, 4) if isinstance(value, float) else str(value)))

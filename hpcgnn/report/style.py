@@ -1,6 +1,8 @@
-"""How figures look: readable in grey and for the colour-blind, and the same bytes for the same runs.
+"""How figures look: one size, one order of models and colours, readable in grey and for the colour-blind, and the same
+bytes for the same runs.
 
-Curves differ in marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are from Okabe
+A panel is as wide as a column of a paper, with text of 7 to 8 points, and has its legend inside. Curves differ in
+marker and dash as well as in colour, bars in hatching as well as in lightness. Colours are from Okabe
 and Ito (2008): people with any common colour blindness can distinguish them. Their order alternates in lightness.
 """
 
@@ -17,6 +19,24 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 
+WIDTH, HEIGHT = 3.4, 2.5  # of a panel, in inches
+# Names as in the legend of a paper. The place of a model decides its colour and its place in tables and legends.
+MODELS = {
+    "gcn": "GCN",
+    "sage": "GraphSAGE",
+    "gat": "GAT",
+    "gin": "GIN",
+    "appnp": "APPNP",
+    "sgc": "SGC",
+    "gatv2": "GATv2",
+    "transformer": "Transformer",
+    "rgcn": "R-GCN",
+    "rgat": "R-GAT",
+    "pna": "PNA",
+    "gine": "GINE",
+    "meshgraphnet": "MeshGraphNet",
+}
+SCHEDULES = {"sar": "SAR", "tma": "TMA", "bns": "BNS"}
 COLOURS = ("#0072B2", "#E69F00", "#000000", "#56B4E9", "#D55E00", "#009E73", "#CC79A7")
 MARKERS = "osD^vPX"
 DASHES = ("-", "--", "-.", ":")
@@ -25,18 +45,25 @@ HATCHES = ("", "//", "", "..", "", "xx", "", "\\\\", "", "++", "", "oo")
 IDEAL: dict[str, Any] = {"color": "#777777", "linewidth": 1.0, "linestyle": (0, (1, 2)), "zorder": 1}
 # Markers are hollow, so that two at one place are both visible.
 SETTINGS: dict[str, Any] = {
-    "font.size": 9,
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
     "axes.grid": True,
     "grid.alpha": 0.3,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
+    "legend.fontsize": 7,
+    "legend.framealpha": 0.8,
+    "legend.edgecolor": "none",
+    "legend.handlelength": 1.6,
+    "legend.labelspacing": 0.3,
+    "legend.columnspacing": 1.2,
     "hatch.linewidth": 0.5,
-    "lines.linewidth": 1.4,
-    "lines.markersize": 5.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 4.5,
     "lines.markerfacecolor": "none",
-    "lines.markeredgewidth": 1.2,
+    "lines.markeredgewidth": 1.0,
     "patch.force_edgecolor": True,
     "patch.edgecolor": "white",
     "patch.linewidth": 0.4,
@@ -72,11 +99,13 @@ def drawing() -> Iterator[Any]:
 
 
 def line_styles(names: Iterable[Name]) -> dict[Name, dict[str, Any]]:
-    """Return {name: keyword arguments of `plot`}."""
-    looks = itertools.cycle(zip(COLOURS * 4, MARKERS * 4, DASHES * 7, strict=True))
+    """Return {name: keyword arguments of `plot`}. Where all names are models, their places in MODELS decide."""
+    names, models = list(names), list(MODELS.values())
+    places = [models.index(name) for name in names if name in models]
+    looks = list(zip(COLOURS * 4, MARKERS * 4, DASHES * 7, strict=True))
     return {
-        name: dict(zip(("color", "marker", "linestyle"), look, strict=True))
-        for name, look in zip(names, looks, strict=False)
+        name: dict(zip(("color", "marker", "linestyle"), looks[place % len(looks)], strict=True))
+        for name, place in zip(names, places if len(places) == len(names) else range(len(names)), strict=True)
     }
 
 
@@ -101,11 +130,34 @@ def log_axis(axis: "Axis") -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def legend(axis: "Axes") -> None:
-    """The legend to the right of a figure."""
+def legend(axis: "Axes", columns: int = 1, above: bool = False) -> None:
+    """The legend inside a panel: where curves leave room, or above bars, which then leave it."""
     handles, labels = axis.get_legend_handles_labels()
-    labels = [textwrap.fill(label, 36) if "\n" not in label else label for label in labels]
-    axis.legend(handles, labels, loc="center left", bbox_to_anchor=(1.01, 0.5), ncols=1 + len(handles) // 17)
+    if above:
+        share = min(0.7, 0.06 + 0.065 * -(-len(handles) // columns))
+        axis.set_ylim(0, axis.dataLim.ymax / (1 - share))
+    place = "upper center" if above else "best"
+    narrow = {"fontsize": 6.5, "handlelength": 1.2, "columnspacing": 0.8} if columns > 1 else {}
+    axis.legend(handles, [textwrap.fill(each, 60 // columns) for each in labels], loc=place, ncols=columns, **narrow)
+
+
+def epochs_axis(axis: "Axes") -> None:
+    """An axis of epochs, which are whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axis.set(xlabel="epoch", xlim=(0, None))
+
+
+def from_zero(axis: "Axes") -> None:
+    """Let the values begin at zero; where that leaves more than half of the panel empty, have dots for them instead."""
+    least, most = axis.dataLim.intervaly
+    if 0 <= least <= most / 2:
+        axis.set_ylim(0, None)
+        return
+    for line in axis.lines:
+        if len(line.get_xdata()) > 2:
+            line.set(marker="o", markersize=2.5, markevery=max(1, len(line.get_xdata()) // 15))
 
 
 def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:
@@ -115,5 +167,3 @@ def ranks_axis(axis: "Axes", ranks: Iterable[int]) -> None:
     axis.set_xticks(ranks, [str(r) for r in ranks])
     axis.minorticks_off()
     axis.set_xlabel("MPI ranks")
-    if len(ranks) == 1:
-        axis.set_xlim(ranks[0] / 2, ranks[0] * 2)

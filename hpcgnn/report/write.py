@@ -5,6 +5,7 @@ import datetime
 import html
 import itertools
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from hpcgnn.output_files import check_outputs, files_of_run, run_of
 from hpcgnn.records import replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.read import MARKS
-from hpcgnn.report.study import notes, runs_table, spoken_graph, study_table
+from hpcgnn.report.study import notes, runs_table, spoken_graph, study_table, title
 
 if TYPE_CHECKING:
     from hpcgnn.report.study import Study
@@ -35,12 +36,16 @@ _HEAD = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>hpcgnn report</title>
+<title>{title}</title>
 <style>
-body { font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right; }
-.wide { overflow-x: auto; } figure { margin: 0; } img { max-width: 100%; } pre { white-space: pre-wrap; }
+body {{ font: 15px/1.45 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }}
+table {{ border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: 0.25rem 0.5rem; border-bottom: 1px solid #ddd; text-align: right; }}
+th {{ vertical-align: bottom; }} td {{ white-space: nowrap; }}
+th:first-child, td:first-child {{ text-align: left; padding-left: 0; }}
+.wide {{ overflow-x: auto; }} .figures {{ display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: 1.5rem 0; }}
+figure {{ margin: 0; width: 34rem; max-width: 100%; }} img {{ width: 100%; }} figcaption {{ text-align: center; }}
+pre {{ white-space: pre-wrap; }}
 </style>
 </head>
 <body>
@@ -64,11 +69,12 @@ def write_report(study: "Study", problems: Sequence[tuple[str, str]], out: Path,
     figures, files = draw_figures(study), dict[str, str | bytes]()
     for name, numbers in (("study", study.points), ("runs", study.table)):
         files[f"{name}.csv"] = numbers.to_csv(index=False)
-        files[f"{name}.tex"] = texts[name].to_latex(index=False, escape=True)
+        files[f"{name}.tex"] = _latex(texts[name])
     for name, images in figures.items():
         files |= {f"{name}.{kind}": image for kind, image in images.items()}
     graphs = sorted({spoken_graph(run) for run in study.runs})
-    about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} runs; graphs: {', '.join(graphs)}."
+    about = f"{MADE} {__version__} on {datetime.date.today()} from {len(study.runs)} run{'s' * (len(study.runs) > 1)}; "
+    about += f"graph{'s' * (len(graphs) > 1)}: {', '.join(graphs)}."
     files[PAGE] = _page(about, study, texts, problems, figures)
     _write_files(out, files)
     return texts["study"].to_markdown(index=False, disable_numparse=True)
@@ -82,21 +88,51 @@ def _page(
     figures: Mapping[str, Mapping[str, bytes]],
 ) -> str:
     """The report as one page that stands alone: images inside, no script, no network, everything escaped."""
-    parts = [f"{_HEAD}<h1>hpcgnn report</h1>\n<p>{html.escape(about)}</p>"]
+    heading = html.escape(title(study))
+    parts = [f"{_HEAD.format(title=heading)}<h1>{heading}</h1>\n<p>{html.escape(about)}</p>"]
     if problems:
         parts += ["<h2>Runs left out</h2>", _html(pd.DataFrame(problems, columns=["run", "reason"]))]
-    parts += ["<h2>Study</h2>", _html(texts["study"])]
-    parts += [f"<p>{html.escape(line)}</p>" for line in notes(study)]
+    parts += ["<h2>Results</h2>", _html(texts["study"]), '<div class="figures">']
     for name, images in figures.items():
         caption, image = html.escape(FIGURES[name][1]), base64.b64encode(images["png"]).decode()
         parts.append(f'<figure><img alt="{caption}" src="data:image/png;base64,{image}">')
         parts.append(f"<figcaption>{caption}</figcaption></figure>")
-    parts += ["<h2>Runs</h2>", _html(texts["runs"]), *_provenance(study)]
-    return "\n".join([*parts, "</body>\n</html>\n"])
+    reading = [*notes(study), *dict.fromkeys(FIGURES[name][2] for name in figures)]
+    parts.append(f"</div>\n<p>{html.escape(' '.join(reading))}</p>")
+    if len(study.runs) > 1:
+        parts += ["<h2>Runs</h2>", _html(texts["runs"])]
+    return "\n".join([*parts, *_provenance(study), "</body>\n</html>\n"])
 
 
 def _html(frame: pd.DataFrame) -> str:
-    return f'<div class="wide">{frame.to_html(index=False, border=0)}</div>'
+    """A table; ranges and deviations stand below their values."""
+    table = frame.to_html(index=False, border=0).replace(" [", "<br>[").replace(" ± ", "<br>± ")
+    return f'<div class="wide">{table}</div>'
+
+
+_NUMBER = re.compile(r"(–|-?[\d,]+)((?:\.\d+)?(?: .*)?)")
+_TEX = str.maketrans({sign: "\\" + sign for sign in "_%$#&{}"})
+_TEX |= str.maketrans({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"})
+_TEX |= str.maketrans({"–": "--", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"})
+
+
+def _latex(frame: pd.DataFrame) -> str:
+    """A table for LaTeX with the package booktabs, whose numbers are aligned by the decimal point: such a column is two
+    for LaTeX, and the second begins with the point.
+    """
+    kinds, columns = [], []
+    for head, cells in frame.items():
+        split = [_NUMBER.fullmatch(cell) for cell in cells]
+        if all(split) and any(match and match[2] for match in split):
+            kinds.append("r@{}l")
+            parts = [" & ".join(part.translate(_TEX) for part in match.groups()) for match in split if match]
+            columns.append([rf"\multicolumn{{2}}{{c}}{{{head.translate(_TEX)}}}", *parts])
+        else:
+            kinds.append("r" if all(split) else "l")
+            columns.append([head.translate(_TEX), *(cell.translate(_TEX) for cell in cells)])
+    first, *rest = (" & ".join(row) + r" \\" for row in zip(*columns, strict=True))
+    lines = [rf"\begin{{tabular}}{{{''.join(kinds)}}}", r"\toprule", first, r"\midrule", *rest, r"\bottomrule"]
+    return "\n".join([*lines, r"\end{tabular}", ""])
 
 
 def _provenance(study: "Study") -> list[str]:

@@ -6,7 +6,7 @@ holds it all.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import torch
@@ -51,6 +51,8 @@ class LabelTask(Task, Protocol):
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         config, scale = on.config, self.scale(on, learns)
         evaluator = Evaluator(self, on.local, config.run.metric, on.comm, scale)
+        if learns:
+            evaluator.loss = partial(self.loss, name=self.fitting_loss(config.task.loss), arena=on.buffers.arena)
         given = self, on.trained_on, on.comm, on.buffers.arena, config.task, scale
         return evaluator, Objective(*given) if learns else None
 
@@ -142,6 +144,8 @@ class Evaluator(Judge):
     """
 
     task: LabelTask
+    #: The loss of training (LabelTask.loss), from outputs, rows and targets; None where nothing is trained.
+    loss: Callable[..., torch.Tensor] | None = None
 
     def __init__(
         self, task: LabelTask, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None
@@ -160,9 +164,18 @@ class Evaluator(Judge):
 
     def scores(self, outputs: torch.Tensor) -> dict[str, float]:
         """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
-        metric is not defined. Collective.
+        metric is not defined. In training also 'val_loss', the mean loss of the validation
+        nodes, likewise. Collective.
         """
-        return self._by(self.metric, self.in_units(outputs))
+        found = self._by(self.metric, self.in_units(outputs))
+        return found if self.loss is None else {**found, "val_loss": self._val_loss(outputs, self.loss)}
+
+    def _val_loss(self, outputs: torch.Tensor, loss: Callable[..., torch.Tensor]) -> float:
+        rows = torch.nonzero(self._masks["val"]).squeeze(1)
+        labels = self._labels[rows]
+        total = float(loss(outputs, rows, self.task.targets(labels, self._scale)))
+        sums = torch.tensor([total, self.task.weight(labels)], dtype=torch.float64)
+        return float(torch.div(*self._comm.total(sums)))
 
     def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
         """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and for classes 'classes': {split:

@@ -184,12 +184,12 @@ def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
 def test_a_report_replaces_a_report_and_nothing_else(run, command):
     out = run / "out"
     out.mkdir()
-    for name in ("learning.png", "study.csv", "memory.png"):  # the second is one that it writes
+    for name in ("learning-loss.png", "study.csv", "memory.png"):  # the second is one that it writes
         (out / name).write_text("mine")
     words = ("report", "r", "--out", "out")
     done = command(*words, cwd=run)
-    assert done.code == 2 and "--out out/learning.png exists" in done.err, done.err
-    assert {path.name for path in out.iterdir()} == {"learning.png", "study.csv", "memory.png"}
+    assert done.code == 2 and "--out out/learning-loss.png exists" in done.err, done.err
+    assert {path.name for path in out.iterdir()} == {"learning-loss.png", "study.csv", "memory.png"}
     assert command(*words, "--force", cwd=run).code == 0
     assert (out / "memory.png").read_text() == "mine", "which this report does not have"
     assert command(*words, cwd=run).code == 0, "files of a report are replaced"

@@ -59,7 +59,7 @@ def test_what_they_left(cluster):
         assert len(list((trial / study).glob("*/summary.json"))) == runs
     variants = {path.parts[-3] for path in (trial / "schedules").glob("*/p2-s0/summary.json")}
     assert variants == {"sar", "tma-super-nodes", "lazy"}
-    for name in ("study.csv", "learning.png"):
+    for name in ("study.csv", "learning-loss.png"):
         assert (trial / "schedules" / "report" / name).exists()
     with open(trial / "sweep" / "report" / "study.csv") as file:
         table = {row["label"]: row for row in csv.DictReader(file)}

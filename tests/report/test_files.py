@@ -28,12 +28,13 @@ def test_tables(written):
     for path in folder.glob("*.tex"):
         text = path.read_text()
         assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
-        columns = len(re.search(r"\\begin\{tabular\}\{(\w+)\}", text)[1])
+        columns = len(re.search(r"\\begin\{tabular\}\{([lr]+)\}", text.replace("@{}", ""))[1])
         for line in (line for line in text.splitlines() if line.endswith(r"\\")):
-            assert len(re.findall(r"(?<!\\)&", line)) == columns - 1, line
+            wide = line.count(r"\multicolumn{2}")
+            assert len(re.findall(r"(?<!\\)&", line)) + wide == columns - 1, line
             assert not re.search(r"(?<!\\)[_%#]", line), line
     said = (folder / "report.html").read_text()
-    assert "halo_buffer 0.05" in said and all(run.name in said for run in study.runs)
+    assert "halo buffer 0.05" in said and all(run.name in said for run in study.runs)
 
 
 def test_the_same_runs_give_the_same_figures(written, monkeypatch):
@@ -50,6 +51,10 @@ def test_the_same_runs_give_the_same_figures(written, monkeypatch):
             assert image == (folder / f"{name}.{kind}").read_bytes(), (name, kind)
 
 
+def test_no_figure_of_a_single_number(runs):
+    assert draw_figures(build_study(runs("p2-a", "gcn-p2"))).keys() == {"learning-loss", "learning-metric", "parts"}
+
+
 def test_a_backend_of_another_environment():
     """A notebook hands its MPLBACKEND on, at which the import of matplotlib fails; a backend that is there stays."""
     program = "from hpcgnn.report.style import drawing\nwith drawing() as sheet: sheet()\n"
@@ -63,7 +68,7 @@ def test_the_page_stands_alone_and_tells_where_it_is_from(written):
     study, folder = written
     text = (folder / "report.html").read_text()
     sources = re.findall(r'(?:src|href|action|data)="([^"]*)"', text)
-    assert len(sources) == text.count("<img") == len(list(folder.glob("*.png"))) == 3
+    assert len(sources) == text.count("<img") == len(list(folder.glob("*.png"))) == 5
     assert all(source.startswith("data:image/png;base64,") for source in sources)
     assert not {"script", "link", "iframe", "object", "embed"} & set(re.findall(r"<(\w+)", text))
     assert "default-src 'none'" in text and "url(" not in text and "@import" not in text

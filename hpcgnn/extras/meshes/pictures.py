@@ -12,7 +12,7 @@ from hpcgnn.graphfile.field_series import name_of_field
 from hpcgnn.graphfile.hdf5 import opened
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.records import replaced_by
-from hpcgnn.report.style import drawing
+from hpcgnn.report.style import HEIGHT, WIDTH, drawing, legend, line_styles
 
 if TYPE_CHECKING:
     from hpcgnn.extras.meshes.on_cells import Mesh
@@ -68,22 +68,22 @@ def write_xdmf(path: Path) -> list[Path]:
 
 
 def draw_errors(path: Path, errors: Mapping[float, Mapping[str, float]]) -> list[Path]:
-    """Draw each field's RMSE against time beside a file of forecasts. Returns [the picture], or [] without errors or
-    without matplotlib.
+    """Draw each field's RMSE against time beside a file of forecasts. Returns [the picture], or [] for fewer than two
+    times or without matplotlib.
     """
-    if not errors:
+    if len(errors) < 2:
         return []
     written = path.with_suffix(".png")
     try:
         with drawing() as sheet:
-            figure = sheet(figsize=(5.5, 3.8))
+            figure = sheet(figsize=(WIDTH, HEIGHT))
             axis = figure.add_subplot()
-            for name in next(iter(errors.values())):
-                axis.plot(list(errors), [each[name] for each in errors.values()], marker=".", label=name)
-            axis.set(xlabel="time", ylabel="RMSE of the forecast, in the field's units", ylim=(0, None))
-            axis.legend()
+            for name, style in line_styles(next(iter(errors.values()))).items():
+                axis.plot(list(errors), [each[name] for each in errors.values()], label=name, **style)
+            axis.set(xlabel="time", ylabel="RMSE of the forecast (field's units)", ylim=(0, None))
+            legend(axis)
             with replaced_by(written) as temporary:
-                figure.savefig(temporary, dpi=140, format="png")
+                figure.savefig(temporary, dpi=220, format="png")
     except ImportError:
         return []
     return [written]

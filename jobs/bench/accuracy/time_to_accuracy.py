@@ -238,11 +238,11 @@ def _cells(row):
 
 def draw(graph, curves, rows, options):
     """The best validation accuracy so far over processor time, of each system with its rate of the highest target."""
-    from hpcgnn.report.style import drawing, legend, line_styles, log_axis
+    from hpcgnn.report.style import HEIGHT, WIDTH, drawing, from_zero, legend, line_styles, log_axis
 
     rates = {row["system"]: row["rate"] for row in chosen(rows) if row["share"] == options.targets[-1]}
     with drawing() as sheet:
-        figure = sheet(figsize=(7.4, 3.5))
+        figure = sheet(figsize=(WIDTH, HEIGHT))
         axis = figure.subplots()
         for system, style in line_styles(rates).items():
             found = curves[system, rates[system]]
@@ -254,6 +254,7 @@ def draw(graph, curves, rows, options):
             axis.plot(*columns, label=f"{system}, {rates[system]:g}", **{**style, "marker": None})
         log_axis(axis.xaxis)
         axis.set(xlabel="processor time of training (s)", ylabel="best validation accuracy so far", title=graph.name)
+        from_zero(axis)
         legend(axis)
         figure.savefig(options.out / f"{graph.name}-{options.model}.svg", metadata={"Date": None})
 
