@@ -96,6 +96,7 @@ def test_the_wheel_has_the_kernels_and_the_programs(wheel):
         (points,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
         assert "hpcgnn = hpcgnn.__main__:main" in archive.read(points).decode()
     assert wheel.name.startswith(f"{NAME}-cp311-abi3-manylinux") and "hpcgnn/kernels/_native.abi3.so" in names
+    assert {"hpcgnn/py.typed", "partition_tools/py.typed"} <= set(names)
     assert not [name for name in names if "libgomp" in name], "torch's OpenMP library must stay the only one"
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs"))]
 
