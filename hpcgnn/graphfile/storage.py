@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import h5py
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile import narrow
@@ -264,7 +265,7 @@ class GraphFile:
         self,
         name: str,
         ranges: Sequence[tuple[int, int]] | None = None,
-        dtype: np.typing.DTypeLike | None = None,
+        dtype: DTypeLike | None = None,
         number: np.ndarray | None = None,
         count: int | None = None,
         time: int | None = None,
