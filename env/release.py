@@ -21,6 +21,7 @@ OTHERS = (
     "CITATION.cff",
     "codemeta.json",
     "docs/installing.md",
+    "env/conda/recipe.yaml",
     "env/spack/spack_repo/hpcgnn/packages/py_hpcgnn/package.py",
 )
 FIRST_TAGGED = (0, 3, 0)

@@ -58,7 +58,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def release(folder):
     """The folder that env/wheels.sh makes: sources and wheels."""
-    pytest.importorskip("auditwheel", reason="auditwheel is not installed: it comes with the extra `test`")
+    for tool in ("auditwheel", "abi3audit"):
+        pytest.importorskip(tool, reason=f"{tool} is not installed: it comes with the extra `test`")
     if platform.machine() != "x86_64":
         pytest.skip("env/wheels.sh runs on x86-64, and cross-compiles for aarch64")
     variables = os.environ | {
