@@ -30,7 +30,7 @@ class PyHpcgnn(PythonPackage):
     depends_on("py-h5py@3.10:", type=("build", "run"))
     depends_on("py-mpi4py@4.1:", type=("build", "run"))
     depends_on("py-numpy@1.26:", type=("build", "run"))
-    depends_on("py-pymetis@2023.1:", type=("build", "run"))
+    depends_on("py-pymetis@2025.2:", type=("build", "run"))
     depends_on("py-scipy@1.11:", type=("build", "run"))
     depends_on("py-tabulate@0.9:", type=("build", "run"))
     depends_on("py-tomli-w@1.0:", type=("build", "run"))
