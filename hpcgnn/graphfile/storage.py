@@ -1,8 +1,7 @@
 """The graph file: the one place that knows its layout, and (with the checkpoint) the one that opens HDF5.
 
-A graph is one HDF5 file with its nodes in *cluster order*: METIS splits the graph into K clusters and the nodes of a
-cluster are contiguous. A partition for P ranks is then only a map cluster -> rank, and one file can hold many. A rank
-reads contiguous slabs for any P (if a map scatters nodes, the chunks that hold them).
+A graph is one HDF5 file with its nodes in *cluster order*: the nodes of a cluster of METIS are contiguous. A partition
+for P ranks is then only a map cluster -> rank, and one file can hold many. A rank reads contiguous slabs (or chunks).
 
 The format protects its data. Every dataset carries Fletcher32 checksums: a flipped byte is an error, not a slightly
 different result. `libver="latest"` extends checksums to HDF5's own metadata, and texts have fixed length (see
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 import h5py
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile import narrow
@@ -261,7 +261,7 @@ class GraphFile:
         self,
         name: str,
         ranges: Sequence[tuple[int, int]] | None = None,
-        dtype: np.typing.DTypeLike | None = None,
+        dtype: DTypeLike | None = None,
         number: np.ndarray | None = None,
         count: int | None = None,
         time: int | None = None,

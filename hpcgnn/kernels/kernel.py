@@ -248,11 +248,9 @@ class Kernel:
         else:
             with watch(self.name, tuple(given.values())):
                 result = self._run(native, given, made)
-        written = []
         for name in self._written:
             if (tensor := given.get(name)) is not None and not tensor.is_inference():
-                written.append(tensor)
-        torch.autograd.graph.increment_version(written)
+                torch.autograd.graph.increment_version(tensor)  # torch 2.4 takes no list
         return result
 
     def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:

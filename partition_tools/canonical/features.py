@@ -6,6 +6,7 @@ time. Wide sparse ones (bags of words) stay sparse.
 
 import numpy as np
 import scipy
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.narrow import rounded
@@ -80,7 +81,7 @@ def canonical_features(
     return features
 
 
-def _convert(rows: np.ndarray, dtype: np.typing.DTypeLike, row_normalize: bool, halved: bool) -> np.ndarray:
+def _convert(rows: np.ndarray, dtype: DTypeLike, row_normalize: bool, halved: bool) -> np.ndarray:
     if row_normalize:
         rows = rows.astype(np.float32)
         sums = np.abs(rows).sum(axis=1, dtype=np.float64, keepdims=True)
@@ -98,7 +99,7 @@ def _check_finite(source: RowReader, features: RowReader, loss: PrecisionLoss | 
             loss.add(before, slab)
 
 
-def _check_rows(rows: np.ndarray, first: int, dtype: np.typing.DTypeLike) -> None:
+def _check_rows(rows: np.ndarray, first: int, dtype: DTypeLike) -> None:
     """Raise DataError for NaN and infinity in the rows of nodes `first`, ... that have become numbers of a type."""
     finite = np.isfinite(rows)
     if not finite.all():

@@ -5,6 +5,7 @@ become others, which changes the meaning of a column.
 """
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from partition_tools.workspace.progress import Reporter
 
@@ -17,7 +18,7 @@ _LARGEST_WHOLE = 2.0**63
 class PrecisionLoss:
     """Changed whole numbers in the columns of an array, gathered slab by slab."""
 
-    def __init__(self, what: str, row: str, columns: int, target: np.typing.DTypeLike) -> None:
+    def __init__(self, what: str, row: str, columns: int, target: DTypeLike) -> None:
         """what: a name for the array. row: a name for one of its rows. target: its new type."""
         self.what, self.row, self.target, self.rows = what, row, np.dtype(target), 0
         self.whole = np.ones(columns, bool)

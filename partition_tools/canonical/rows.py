@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.graphfile.schema import RowReader
 from hpcgnn.graphfile.storage import SLAB_ROWS
@@ -28,7 +29,7 @@ class RowMap:
         self,
         source: RowReader,
         function: Callable[[np.ndarray], np.ndarray],
-        dtype: np.typing.DTypeLike,
+        dtype: DTypeLike,
         columns: int | None = None,
     ) -> None:
         self.source, self.function, self.dtype = source, function, np.dtype(dtype)

@@ -7,6 +7,7 @@ drawn again, which ends close to the number asked for and never above it.
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.graphfile.schema import RowReader
 from partition_tools.generators.spec import Spec
@@ -93,7 +94,7 @@ class EdgeColumn:
     """
 
     def __init__(
-        self, count: int, dtype: np.typing.DTypeLike, both: bool, function: Callable[[int, int, bool], np.ndarray]
+        self, count: int, dtype: DTypeLike, both: bool, function: Callable[[int, int, bool], np.ndarray]
     ) -> None:
         self.count, self.function = count, function
         self.shape, self.dtype = (count * (2 if both else 1),), np.dtype(dtype)

@@ -5,6 +5,7 @@ trusted.
 from collections.abc import Collection, Iterator
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from hpcgnn.errors import FormatError, GraphError
 from partition_tools.workspace.progress import Reporter
@@ -16,7 +17,7 @@ BLOCK = 1 << 20
 FEW = 5
 
 
-def stated(value: np.typing.ArrayLike, where: str) -> int:
+def stated(value: ArrayLike, where: str) -> int:
     """The one whole number, at least 0, that an array holds; FormatError, which names `where`, if it is something
     else.
     """

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import FormatError
 from partition_tools.workspace.progress import Reporter
@@ -65,7 +66,7 @@ class Scratch:
             ) from error
 
     @contextlib.contextmanager
-    def array(self, name: str, shape: tuple[int, ...], dtype: np.typing.DTypeLike) -> Iterator[np.ndarray]:
+    def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[np.ndarray]:
         """Yield an array of this shape on disk to be filled."""
         with self.writing(name) as part:
             if np.prod(shape, dtype=np.int64) == 0:  # nothing can be mapped
@@ -80,7 +81,7 @@ class Scratch:
             made.flush()
 
     @contextlib.contextmanager
-    def appending(self, name: str, dtype: np.typing.DTypeLike) -> Iterator[Callable[[np.ndarray], None]]:
+    def appending(self, name: str, dtype: DTypeLike) -> Iterator[Callable[[np.ndarray], None]]:
         """Yield a function that adds a vector to the end of an array."""
         dtype = np.dtype(dtype)
         header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False}
@@ -109,7 +110,7 @@ class Scratch:
         """An array, mapped and read-only: parts that nobody reads take no memory."""
         return np.load(self.path(name), mmap_mode="r")
 
-    def read(self, name: str, dtype: np.typing.DTypeLike, start: int, stop: int, length: int) -> np.ndarray:
+    def read(self, name: str, dtype: DTypeLike, start: int, stop: int, length: int) -> np.ndarray:
         """Some elements of a vector of `length`. No file stays open, however many vectors there are; to parse the
         header would take longer than to read.
         """

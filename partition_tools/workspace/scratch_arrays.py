@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from partition_tools.workspace.scratch import Scratch
 
@@ -23,7 +24,7 @@ def filled(
     scratch: Scratch | None,
     name: str,
     shape: tuple[int, ...],
-    dtype: np.typing.DTypeLike,
+    dtype: DTypeLike,
     fill: Callable[[np.ndarray], object],
 ) -> np.ndarray:
     """An array that is zero where `fill`(array) leaves it so. A large one is mapped. Without `scratch` it is in

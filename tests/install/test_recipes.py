@@ -1,9 +1,11 @@
-"""The recipes for Spack and Apptainer against setup.cfg: the tests have none of these tools."""
+"""The recipes for Spack, conda and Apptainer against setup.cfg: the tests have none of these tools."""
 
 import ast
 import configparser
 import re
 from pathlib import Path
+
+import pytest
 
 import hpcgnn
 
@@ -37,6 +39,15 @@ def test_spack_asks_for_what_setup_cfg_asks_for():
         expected = {f"py-{name}@{least}:" for name, least in required(extra).items()}
         assert expected == {spec for spec, condition in at_run_time if condition == when} - {"python@3.11:"}
     assert [words for words, _ in calls(path, "version")] == [[hpcgnn.__version__]]
+
+
+def test_conda_asks_for_what_setup_cfg_asks_for():
+    recipe = pytest.importorskip("yaml").safe_load((ROOT / "env" / "conda" / "recipe.yaml").read_text())
+    names = {"torch": "pytorch"}
+    expected = {f"{names.get(name, name)} >={least}" for name, least in required().items()}
+    assert set(recipe["requirements"]["run"]) == expected | {"python >=3.11"}
+    assert recipe["package"] == {"name": "hpcgnn", "version": hpcgnn.__version__}
+    assert recipe["build"]["python"]["entry_points"] == ["hpcgnn = hpcgnn.__main__:main"]
 
 
 def test_the_container_is_made_of_files_that_exist():

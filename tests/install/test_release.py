@@ -58,7 +58,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def release(folder):
     """The folder that env/wheels.sh makes: sources and wheels."""
-    pytest.importorskip("auditwheel", reason="auditwheel is not installed: it comes with the extra `test`")
+    for tool in ("auditwheel", "abi3audit"):
+        pytest.importorskip(tool, reason=f"{tool} is not installed: it comes with the extra `test`")
     if platform.machine() != "x86_64":
         pytest.skip("env/wheels.sh runs on x86-64, and cross-compiles for aarch64")
     variables = os.environ | {
@@ -96,6 +97,7 @@ def test_the_wheel_has_the_kernels_and_the_programs(wheel):
         (points,) = (name for name in names if name.endswith(".dist-info/entry_points.txt"))
         assert "hpcgnn = hpcgnn.__main__:main" in archive.read(points).decode()
     assert wheel.name.startswith(f"{NAME}-cp311-abi3-manylinux") and "hpcgnn/kernels/_native.abi3.so" in names
+    assert {"hpcgnn/py.typed", "partition_tools/py.typed"} <= set(names)
     assert not [name for name in names if "libgomp" in name], "torch's OpenMP library must stay the only one"
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs"))]
 

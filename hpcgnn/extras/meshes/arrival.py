@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graphfile.field_series import FieldSeries, fault_of_columns, fault_of_times
@@ -31,7 +32,7 @@ class TimeByTime:
     def __init__(
         self,
         shape: tuple[int, int, int],
-        dtype: np.typing.DTypeLike,
+        dtype: DTypeLike,
         read: Callable[[int], np.ndarray],
         where: Callable[[int, int], str],
     ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from hpcgnn.errors import FormatError
 from partition_tools.canonical.rows import numbered
@@ -32,7 +33,7 @@ def joined(
     edges: Mapping[Relation, Mapping[str, Any]],
     reporter: Reporter,
     scratch: Scratch | None = None,
-    feature_type: np.typing.DTypeLike | None = None,
+    feature_type: DTypeLike | None = None,
 ) -> dict[str, Any]:
     """{name: array} of one graph with types, as `named_arrays` reads them.
 
@@ -110,7 +111,7 @@ class _Types:
         self.starts = dict(zip(counts, np.cumsum([0, *counts.values()])[:-1].tolist(), strict=True))
 
     def of_nodes(
-        self, name: str, found: Mapping[str, Any], dtype: np.typing.DTypeLike | None = None, none: float = 0
+        self, name: str, found: Mapping[str, Any], dtype: DTypeLike | None = None, none: float = 0
     ) -> np.ndarray:
         """The rows of all types, as wide as the widest; `none` elsewhere. dtype: None for one that holds them."""
         tables = {kind: as_array(table, f"the {name} of {kind}") for kind, table in found.items()}
