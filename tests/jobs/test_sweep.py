@@ -77,7 +77,7 @@ def test_the_job_that_submits_says_what_it_needs(call):
         ('--vary "lr=0.1 0.1"', "got lr-0.1 twice"),
         ('--vary "lr=0.1" --vary "lr=0.2"', "--vary lr is given twice"),
         ('--vary "seed=1 2"', "seeds come from --repeat"),
-        ('--vary "lr=0.1 fast"', "argument --lr: expected a number, got 'fast'"),
+        ('--vary "lr=0.1 fast"', "--lr: expected a number, got 'fast'"),
         ('--vary "hiden=8 16"', "expected --hidden perhaps"),
         ("--file none.txt", "cannot read none.txt"),
         ("--wide 3", "unknown option --wide"),

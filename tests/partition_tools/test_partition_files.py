@@ -185,7 +185,7 @@ def test_maps_are_listed_and_removed(cli, fails, tmp_path):
     assert cli("verify", path)[0] == 0
     assert "it has one for 2, 4 ranks" in fails("partition", "remove", path, "one", "--ranks", 3)
     assert "it has no two" in fails("partition", "remove", path, "two")
-    assert "partition add GRAPH" in fails("partition", path, "--ranks", 2)
+    assert f"`python -m partition_tools partition add {path} --ranks" in fails("partition", path, "--ranks", 2)
 
 
 def test_parts_of_another_program(cli, fails, tmp_path):

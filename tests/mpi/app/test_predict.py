@@ -169,7 +169,7 @@ def test_what_is_refused(comm, trained, shared_path):
     for asked, kind, words in (
         ({"layer": 3}, ConfigError, r"--embeddings 3: expected a layer in 1\.\.2"),
         ({"nodes": str(shared_path / "no.txt")}, FormatError, "no node has the id nobody"),
-        ({"nodes": str(shared_path / "absent.txt")}, FormatError, "expected a text file with an id"),
+        ({"nodes": str(shared_path / "absent.txt")}, FormatError, "there is no such file"),
     ):
         with pytest.raises(kind, match=words) as caught:
             predicted(comm, run_dir, shared_path / "p.h5", **asked)
