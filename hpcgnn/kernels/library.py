@@ -100,6 +100,9 @@ class _State:
     loaded: Loaded | None = None
     watch: Watch | None = None
 
+    def __init__(self) -> None:
+        self.watches: list[Watch] = []
+
 
 state = _State()
 
@@ -174,11 +177,13 @@ def _difference(library: ctypes.CDLL, check_sources: bool) -> str | None:
 @contextlib.contextmanager
 def watched(watch: Watch) -> Iterator[None]:
     """While the body runs, every kernel is called within `watch(its name, its arguments)`."""
-    before, state.watch = state.watch, watch
+    state.watches.append(watch)
+    state.watch = watch
     try:
         yield
-    finally:
-        state.watch = before
+    finally:  # ranks that are threads of one process end theirs in any order
+        state.watches.remove(watch)
+        state.watch = state.watches[-1] if state.watches else None
 
 
 def describe() -> dict[str, Any]:

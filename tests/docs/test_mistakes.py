@@ -81,7 +81,7 @@ MISTAKES = {
             r"(\w+) perhaps",
             "python -m partition_tools partition add graph.h5 --ranks 2 --method {}",
         ),
-        ("python -m partition_tools verify grap.h5", "grap.h5", "graph.h5", "python -m partition_tools verify {}"),
+        ("python -m partition_tools verify graphs.h5", "graphs.h5", "graph.h5", "python -m partition_tools verify {}"),
     ],
     "tables": [
         (
@@ -141,7 +141,7 @@ MISTAKES = {
     ],
     "training": [
         ("hpcgnn trian --graph graph.h5", "'trian'", r"(\w+) perhaps", "hpcgnn {} --graph graph.h5 --dry-run 1"),
-        (f"{TRAIN} --graph grap.h5", "grap.h5", "graph.h5", f"{TRAIN} --graph {{}}"),
+        (f"{TRAIN} --graph graphs.h5", "graphs.h5", "graph.h5", f"{TRAIN} --graph {{}}"),
         (f"{TRAIN} --graph edges.csv", "edges.csv", "`(python .*)`", "{}"),
         (f"{TRAIN} graph.h5", "'graph.h5'", "--graph graph.h5", f"{TRAIN} {{}}"),
         (
@@ -330,8 +330,10 @@ def test_there_are_many():
     assert sum(map(len, MISTAKES.values())) >= 50
 
 
-def test_ctrl_c_and_a_run_that_goes_on(shell, monkeypatch):
+def test_ctrl_c_and_a_run_that_goes_on(shell, monkeypatch, request):
     """Whoever stops a command learns what is left, and whoever starts a run twice that it is going on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     with monkeypatch.context() as patch:
         patch.setattr(import_graph, "canonical", lambda *args: signal.raise_signal(signal.SIGINT))
         assert shell(f"{IMPORT} edges.csv -o broken.h5") == (130, ["partition_tools: interrupted; no file was changed"])

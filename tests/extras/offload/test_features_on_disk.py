@@ -115,7 +115,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         assert isinstance(trained_again.trainer.local.features, OnDisk) == bool(given)
     assert found[0][1] == found[1][1]
     assert all(np.array_equal(a, b) for a, b in zip(found[0][0], found[1][0]))
-    wanted = r"--memory 1M is too little .* expected at least [\d.]+G for the"
+    wanted = r"--memory 1M is too little: .* expected at least --memory \d+M for"
     with pytest.raises((ConfigError, RemoteError), match=wanted):
         load_trained(of_run(run_dir, memory="1M", scratch=folder), job_session, "last")
 

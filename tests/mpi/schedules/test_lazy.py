@@ -95,7 +95,7 @@ def test_what_is_sent(comm, graph, shared_path, kind, hidden, precision, size):
     assert sent.get("halo_backward", 0) == sent.get("resume", 0) == 0
     first = [record["epoch"] for record in records if record["bytes"].keys() & {"input", "halo_forward"}]
     assert first == [1, 1 + EPOCHS, 1 + 2 * EPOCHS]
-    assert sent["evaluation"] <= len(records) * 3 * 2 * 8 * comm.size, "three pairs of numbers, no rows"
+    assert sent["evaluation"] <= len(records) * 4 * 2 * 8 * comm.size, "four pairs of numbers, no rows"
 
 
 def test_sparse_features_are_sent_as_they_are_stored(comm, session_path, shared_path):
