@@ -192,6 +192,8 @@ class Call:
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):
                 for tile in self._tiles(part, tensors[:3]):
                     self.add_gradients(tile, part, tensors, wanted, sums)
+        for name in ("gy", "of_each"):  # autograd copies a gradient that somebody else holds
+            vars(self.reducer).pop(name, None)
         return sums
 
     def add_gradients(
