@@ -28,11 +28,12 @@ def unreadable(path: Path, error: OSError) -> FormatError:
     )
 
 
-def no_map(path: Path, name: str, num_ranks: int, available: Mapping[str, Sequence[int]]) -> GraphError:
-    """The file lacks a map of this name for so many ranks."""
+def no_map(path: Path, name: str, available: Mapping[str, Sequence[int]], *ranks: int) -> GraphError:
+    """The file lacks a map of this name for each of some numbers of ranks."""
     there = "; ".join(f"{each} for {', '.join(map(str, counts))}" for each, counts in available.items()) or "none"
-    near = likely(name, [each for each, counts in available.items() if num_ranks in counts])
-    command = f"{_TOOLS} partition add {shlex.quote(str(path))} --ranks {num_ranks} --name {shlex.quote(name)}"
+    near = likely(name, [each for each, counts in available.items() if {*ranks} <= {*counts}])
+    numbers = ",".join(map(str, ranks))
+    command = f"{_TOOLS} partition add {shlex.quote(str(path))} --name {shlex.quote(name)} --ranks {numbers}"
     remedy = f"--partition {near} perhaps" if near else f"add it with `{command}`"
-    ranks = f"{num_ranks} rank{'s' if num_ranks > 1 else ''}"
-    return GraphError(f"{path} has no map {name!r} for {ranks}, it has {there}; {remedy}, or leave --partition out")
+    for_ranks = f"{numbers} rank{'' if ranks == (1,) else 's'}"
+    return GraphError(f"{path} has no map {name!r} for {for_ranks}, it has {there}; {remedy}, or leave --partition out")

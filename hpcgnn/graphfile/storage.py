@@ -340,7 +340,7 @@ class GraphFile:
         """
         available = self.partitionings()
         if num_ranks not in available.get(name, ()):
-            raise no_map(self.path, name, num_ranks, available)
+            raise no_map(self.path, name, available, num_ranks)
         cluster_to_rank = self.read(f"partitionings/{name}/{num_ranks}", dtype=np.int32)
         if len(cluster_to_rank) != self.meta.num_clusters or (
             len(cluster_to_rank) and not 0 <= cluster_to_rank.min() <= cluster_to_rank.max() < num_ranks

@@ -1,7 +1,6 @@
 """`hpcgnn certify` from the checked request to the written certificate."""
 
 import logging
-import shlex
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.certify.certificate import FILES, Certificate
 from hpcgnn.extras.certify.command import CertifyRequest, Shape
 from hpcgnn.extras.certify.measuring import CertifiedRun, Start, measure
+from hpcgnn.graphfile.refusals import no_map
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
 from hpcgnn.terminal import tell
@@ -75,12 +75,7 @@ def check_maps(config: Config, shapes: Sequence[Shape]) -> None:
         if len(missing) == 1:
             raise next(iter(missing.values()))
         if missing:
-            ranks, name = ",".join(map(str, sorted(missing))), config.data.partition
-            command = f"python -m partition_tools partition add {shlex.quote(str(file.path))} --ranks {ranks}"
-            raise GraphError(
-                f"{file.path} has no maps {name!r} for {ranks} ranks; it has {file.partitionings() or 'none'}; add "
-                f"them with `{command}`, or leave --partition out"
-            )
+            raise no_map(file.path, config.data.partition, file.partitionings(), *sorted(missing))
 
 
 def _make_folder(out: Path, config: Config, force: bool) -> None:
