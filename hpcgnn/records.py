@@ -121,6 +121,18 @@ def shown_number(value: float | None) -> str:
     return "–" if value is None or math.isnan(value) else f"{value:.4f}"
 
 
+_LATEX = str.maketrans({sign: "\\" + sign for sign in "_%$#&{}"})
+_LATEX |= str.maketrans(
+    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+)
+_LATEX |= str.maketrans({"–": "--", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"})
+
+
+def latex(text: str) -> str:
+    """A text with its signs as LaTeX takes them."""
+    return text.translate(_LATEX)
+
+
 def spread(values: Sequence[float]) -> dict[str, float]:
     """{max, mean, min} of numbers, one per rank."""
     return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}

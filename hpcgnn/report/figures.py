@@ -159,16 +159,13 @@ def scaling_memory(study: "Study", axis: "Axes") -> bool:
 
 def _scaling(study: "Study", axis: "Axes", name: str, scale: float) -> bool:
     """The median of a measure, one curve per label, with bars from the least to the most, and the ideals dotted."""
-    ideal = "ideal"
+    ideal, curves = "ideal", {label: (points := study.curve(label))[points[name] > 0] for label in study.labels}
     for label, style in line_styles(study.labels).items():
-        points = study.curve(label)
-        points = points[points[name] > 0]
+        points = curves[label]
         ranks, middle = points["ranks"], points[name] * scale
         reach = [middle - points[f"{name}_min"] * scale, points[f"{name}_max"] * scale - middle]
         axis.errorbar(ranks, middle, reach, capsize=2, label=label, **style)
-    for label in study.labels:  # behind the curves in the legend
-        points = study.curve(label)
-        points = points[points[name] > 0]
+    for points in curves.values():  # behind the curves in the legend
         if len(points) > 1:
             shrinks = points["ranks"].iloc[0] / points["ranks"] if study.scaling == "strong" else points["ranks"] ** 0
             axis.plot(points["ranks"], points[name].iloc[0] * scale * shrinks, label=ideal, **IDEAL)

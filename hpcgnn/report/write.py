@@ -16,7 +16,7 @@ import pandas as pd
 from hpcgnn import __version__
 from hpcgnn.errors import ConfigError
 from hpcgnn.output_files import check_outputs, files_of_run, run_of
-from hpcgnn.records import replaced_by
+from hpcgnn.records import latex, replaced_by
 from hpcgnn.report.figures import FIGURES, FORMATS, draw_figures
 from hpcgnn.report.read import MARKS
 from hpcgnn.report.study import notes, runs_table, spoken_graph, study_table, title
@@ -111,9 +111,6 @@ def _html(frame: pd.DataFrame) -> str:
 
 
 _NUMBER = re.compile(r"(–|-?[\d,]+)((?:\.\d+)?(?: .*)?)")
-_TEX = str.maketrans({sign: "\\" + sign for sign in "_%$#&{}"})
-_TEX |= str.maketrans({"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"})
-_TEX |= str.maketrans({"–": "--", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"})
 
 
 def _latex(frame: pd.DataFrame) -> str:
@@ -125,11 +122,11 @@ def _latex(frame: pd.DataFrame) -> str:
         split = [_NUMBER.fullmatch(cell) for cell in cells]
         if all(split) and any(match and match[2] for match in split):
             kinds.append("r@{}l")
-            parts = [" & ".join(part.translate(_TEX) for part in match.groups()) for match in split if match]
-            columns.append([rf"\multicolumn{{2}}{{c}}{{{head.translate(_TEX)}}}", *parts])
+            parts = [" & ".join(latex(part) for part in match.groups()) for match in split if match]
+            columns.append([rf"\multicolumn{{2}}{{c}}{{{latex(head)}}}", *parts])
         else:
             kinds.append("r" if all(split) else "l")
-            columns.append([head.translate(_TEX), *(cell.translate(_TEX) for cell in cells)])
+            columns.append([latex(head), *map(latex, cells)])
     first, *rest = (" & ".join(row) + r" \\" for row in zip(*columns, strict=True))
     lines = [rf"\begin{{tabular}}{{{''.join(kinds)}}}", r"\toprule", first, r"\midrule", *rest, r"\bottomrule"]
     return "\n".join([*lines, r"\end{tabular}", ""])

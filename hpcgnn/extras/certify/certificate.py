@@ -16,7 +16,7 @@ from hpcgnn import kernels
 from hpcgnn.engine.summary import versions
 from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, failed, limits, of_losses
 from hpcgnn.extras.certify.measuring import CertifiedRun
-from hpcgnn.records import to_json, write_atomically
+from hpcgnn.records import latex, to_json, write_atomically
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
 _ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
@@ -59,8 +59,9 @@ class Certificate:
         precision, exact = config.run.precision, self.exact or self.shapes
         if (failure := self.failure) is not None:
             shape, name, value, allowed = failure
+            verb = "differ" if name.startswith(("gradients", "parameters")) else "differs"
             return (
-                f"The {name} of {model} on {graph} at {_ranks([shape])} differs by {value:.1e} from that at "
+                f"The {name} of {model} on {graph} at {_ranks([shape])} {verb} by {value:.1e} from that at "
                 f"{_ranks([self.first])}; rounding allows {allowed:.1e} ({shape.config.run.precision})"
             )
         losses = f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph}"
@@ -79,7 +80,7 @@ class Certificate:
         names = [FIRST, LAST, "parameters", *metrics[:1]]
         heads = ["ranks", *(["losses, fp64"] if self.exact else []), "losses"]
         heads += ["first gradients", "last gradients", *names[2:]]
-        own = ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
+        sent = ["rows, MiB", "gradients, MiB", "messages", "halo rows"]
 
         def shown(found: dict[str, float], exact: str) -> list[str]:
             values = of_losses(found), *(found.get(name, math.nan) for name in names)
@@ -100,9 +101,10 @@ class Certificate:
             ]
             for each, two in zip_longest(self.shapes, self.exact)
         ]
-        rows += [["rounding", *shown(self.rounding, "–"), *[""] * 4]] if self.rounding is not None else []
-        rows.append(["limit", *shown(self.limits, f"{LIMIT_FP64:.0e}"), *[""] * 4])
-        heads += own
+        if self.rounding is not None:
+            rows.append(["rounding", *shown(self.rounding, "–"), *[""] * len(sent)])
+        rows.append(["limit", *shown(self.limits, f"{LIMIT_FP64:.0e}"), *[""] * len(sent)])
+        heads += sent
         return tabulate(rows, heads, tablefmt=style, disable_numparse=True, colalign=["right"] * len(heads))
 
     def record(self) -> dict[str, Any]:
@@ -161,9 +163,7 @@ class Certificate:
         return f"{self.sentence()}.\n\n{self.table('pipe')}\n\n{self._note()}.\n\n{self._origin()}: `{command}`\n"
 
     def _latex(self) -> str:
-        caption = f"{self.sentence()}. {self._note()}. {self._origin()}."
-        for letter in "&%$#_{}":
-            caption = caption.replace(letter, "\\" + letter)
+        caption = latex(f"{self.sentence()}. {self._note()}. {self._origin()}.")
         table = self.table("latex_booktabs").replace("–", "--")
         return f"\\begin{{table}}\n\\centering\n\\caption{{{caption}}}\n{table}\n\\end{{table}}\n"
 
