@@ -65,12 +65,13 @@ class SavedTensors(Plugin):
     def forward(self) -> Iterator[None]:
         """Hand over in the body."""
         lasting, constants = lasting_storages(self._trainer), self._trainer.constants
+        known = len(constants)
 
         def pack(tensor: torch.Tensor) -> SavedTensor:
             address = tensor.untyped_storage().data_ptr()
             own = address in lasting or (tensor.is_leaf and tensor.requires_grad)
             # Constants that this step has made are not among those.
-            own = own or address in addresses(constants.values())
+            own = own or (len(constants) > known and address in addresses(constants.values()))
             return SavedTensor(tensor) if own else self.keep(tensor.detach())
 
         with torch.autograd.graph.saved_tensors_hooks(pack, SavedTensor.tensor):
