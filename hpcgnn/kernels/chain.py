@@ -30,7 +30,7 @@ _READ: dict[str, str | float] = {
     "weights": "contiguous type of z (maps * width, width)",
     "epsilon": 0.0,
 }
-_EVERY = ("z_index", "nodes", "rows", "z"), ("more_index", "others", "rows", "more")
+_NOT_CHOSEN = ("z_index", "nodes", "rows", "z"), ("more_index", "others", "rows", "more")
 
 
 def _chosen(x: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
@@ -40,11 +40,10 @@ def _chosen(x: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
 def _hidden(a: Arguments) -> tuple[list[torch.Tensor], torch.Tensor]:
     """(what each activation makes, the result of the last map)."""
     z, hidden, width = _chosen(a.z, a.z_index), [], a.z.shape[1]
-    for added in (
-        None if a.more is None else _chosen(a.more, a.more_index),
-        None if a.x is None else a.x @ a.own,
-    ):
-        z = z if added is None else z + added
+    if a.more is not None:
+        z = z + _chosen(a.more, a.more_index)
+    if a.x is not None:
+        z = z + a.x @ a.own
     for weight, bias in zip(a.weights.split(width), a.biases.split(width), strict=True):
         if a.elu:
             elu(h := torch.empty_like(z), z)
@@ -65,7 +64,7 @@ def _normal(a: Arguments, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 @kernel(
     "hg_chain_forward",
     {"y": "written type of z (rows, width + 0)", **_READ, "shift": "optional type of z [width]"},
-    without=_EVERY,
+    without=_NOT_CHOSEN,
     memory=_NO_MEMORY,
 )
 def _chain(a: Arguments) -> None:
@@ -88,7 +87,7 @@ def _chain(a: Arguments) -> None:
         "g_own": "optional written contiguous type of z (width, width + 0)",
         "g_norm": "optional written contiguous type of z (2, width)",
     },
-    without=(*_EVERY, ("gy_index", "targets", "rows", "gy")),
+    without=(*_NOT_CHOSEN, ("gy_index", "targets", "rows", "gy")),
     memory=_NO_MEMORY,
 )
 def _chain_backward(a: Arguments) -> None:

@@ -147,7 +147,6 @@ class _RowReduction(Call):
         tile: EdgeTile,
         part: StreamPart[Block],
         tensors: Sequence[torch.Tensor | None],
-        wanted: Sequence[bool],
         sums: Sequence[torch.Tensor | None],
     ) -> None:
         made: Any = self.message(tile, part, tensors)

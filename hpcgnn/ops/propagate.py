@@ -27,7 +27,6 @@ from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax, Sum
 from hpcgnn.ops.row_functions import (
     RowFunction,
-    RowKernel,
     Rows,
     add_row_gradients,
     parameters_of,
@@ -191,7 +190,7 @@ class Call:
         with torch_seed(seed):
             for part in self.operator.stream(StreamInput(x_src, draw=seed), "halo_backward", returns):
                 for tile in self._tiles(part, tensors[:3]):
-                    self.add_gradients(tile, part, tensors, wanted, sums)
+                    self.add_gradients(tile, part, tensors, sums)
         for name in ("gy", "of_each"):  # autograd copies a gradient that somebody else holds
             vars(self.reducer).pop(name, None)
         return sums
@@ -201,7 +200,6 @@ class Call:
         tile: EdgeTile,
         part: StreamPart[Block],
         tensors: Sequence[torch.Tensor | None],
-        wanted: Sequence[bool],
         sums: Sequence[torch.Tensor | None],
     ) -> None:
         """Add a tile's gradients to `back` and to sums. In a method, so that no tensor of a tile outlives it: the next
@@ -211,10 +209,10 @@ class Call:
         given = [x is not None for x in tensors]
 
         def gradient(message: Any) -> Any:
-            if isinstance(self.rule.message, RowKernel):
-                assert isinstance(self.reducer, Sum), "its messages are not made again"
-                return self.reducer.rows_of_gradient(tile)
-            return self.reducer.gradient(tile, message)
+            if message is not None:
+                return self.reducer.gradient(tile, message)
+            assert isinstance(self.reducer, Sum), "a RowKernel's messages are not made again"
+            return self.reducer.rows_of_gradient(tile)
 
         found = iter(
             add_row_gradients(

@@ -87,9 +87,10 @@ class Each(Sum):
         super().prepare(of_sums, y)
 
     def rows_of_gradient(self, tile: EdgeTile) -> tuple[torch.Tensor, torch.Tensor | None]:
-        if self.of_each is None or self.gy is None:
-            return super().rows_of_gradient(tile) if self.of_each is None else (self.of_each[tile.at], None)
-        return picked(self.gy, tile.owner).add_(self.of_each[tile.at]), None
+        if self.of_each is None:
+            return super().rows_of_gradient(tile)
+        each = self.of_each[tile.at]
+        return (each if self.gy is None else picked(self.gy, tile.owner).add_(each)), None
 
 
 class Mean(Sum):

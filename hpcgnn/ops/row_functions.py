@@ -4,7 +4,6 @@
 makes them again, by autograd or by a RowKernel.
 """
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from hpcgnn.ops.row_tiles import KERNEL_TILES, edge_tile_bytes, picked
 
 #: (a matrix, which of its rows: int32, None: all of them).
 Rows = tuple[torch.Tensor, torch.Tensor | None]
+Tensors = Sequence[torch.Tensor]
 
 
 class RowKernel(ABC):
@@ -31,17 +31,11 @@ class RowKernel(ABC):
     parameters: tuple[torch.Tensor, ...]
 
     @abstractmethod
-    def forward(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+    def forward(self, inputs: Sequence[Rows], parameters: Tensors) -> torch.Tensor:
         """The result (n, width) of n rows of each input. parameters: as above, detached."""
 
     @abstractmethod
-    def backward(
-        self,
-        gy: Rows,
-        inputs: Sequence[Rows],
-        parameters: Sequence[torch.Tensor],
-        sums: Sequence[torch.Tensor],
-    ) -> list[torch.Tensor]:
+    def backward(self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors) -> list[torch.Tensor]:
         """The gradients of each input's rows; sums += those of parameters."""
 
 
@@ -56,7 +50,7 @@ def parameters_of(function: RowFunction, inputs: Sequence[torch.Tensor]) -> tupl
     return captured_parameters(function, inputs)
 
 
-def result_of(function: RowFunction, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> Any:
+def result_of(function: RowFunction, inputs: Sequence[Rows], parameters: Tensors) -> Any:
     """The function's result for chosen rows."""
     if isinstance(function, RowKernel):
         return function.forward(inputs, parameters)
@@ -66,14 +60,14 @@ def result_of(function: RowFunction, inputs: Sequence[Rows], parameters: Sequenc
 def add_row_gradients(
     function: RowFunction,
     inputs: Sequence[Rows],
-    parameters: Sequence[torch.Tensor],
+    parameters: Tensors,
     sums: Sequence[torch.Tensor | None],
     given: Callable[[Any], Any],
 ) -> list[torch.Tensor]:
     """The gradients of the rows of inputs, of those that have a sum.
 
     sums: of each input and parameter, or None: not wanted. Those of parameters get their gradients added.
-    given: the gradient of a result, or of several; of None, for a RowKernel: Rows of it.
+    given: the gradient of a result, or of several; of None, which stands for that of a RowKernel: Rows of it.
     """
     wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
     if isinstance(function, RowKernel):
@@ -181,10 +175,6 @@ def map_rows(function: RowFunction, *inputs: torch.Tensor) -> torch.Tensor:
     return differentiable(_RowMap(function, len(inputs), example), *inputs, *parameters)
 
 
-def _given(gy: Any, result: torch.Tensor | None) -> Any:
-    return gy
-
-
 @dataclass(frozen=True)
 class _RowMap:
     """given: how many inputs there are. example: the result for no rows."""
@@ -206,8 +196,11 @@ class _RowMap:
         inputs, parameters, gy = tensors[: self.given], tensors[self.given :], gy.contiguous()
         sums = [torch.zeros_like(x) if w else None for x, w in zip(tensors, wanted, strict=True)]
         for rows in self._tiles(inputs):
-            taken, back = [(x[rows], None) for x in inputs], (gy[rows], None)
-            given = functools.partial(_given, back if isinstance(self.function, RowKernel) else back[0])
+
+            def given(result: torch.Tensor | None, back: torch.Tensor = gy[rows]) -> Any:
+                return (back, None) if result is None else back
+
+            taken: list[Rows] = [(x[rows], None) for x in inputs]
             found = add_row_gradients(self.function, taken, parameters, sums, given)
             for total, g in zip((x for x in sums[: self.given] if x is not None), found, strict=True):
                 total[rows] = g

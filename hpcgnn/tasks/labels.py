@@ -164,8 +164,7 @@ class Evaluator(Judge):
 
     def scores(self, outputs: torch.Tensor) -> dict[str, float]:
         """{'train': value, 'val': value, 'test': value} of a model's outputs (n_p, C) of own nodes; NaN where the
-        metric is not defined. In training also 'val_loss', the mean loss of the validation
-        nodes, likewise. Collective.
+        metric is not defined. In training also 'val_loss', the mean loss of the validation nodes, likewise. Collective.
         """
         found = self._by(self.metric, self.in_units(outputs))
         return found if self.loss is None else {**found, "val_loss": self._val_loss(outputs, self.loss)}

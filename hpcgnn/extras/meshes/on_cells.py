@@ -57,12 +57,12 @@ class Mesh:
         listed = ElementTree.SubElement(root, "Collection")
         with opened(path) as file:
             times = file["time"][:].tolist()
-            for step, (time, name) in enumerate(zip(times, names_of_series(path, len(times)), strict=True)):
+            for step, (time, target) in enumerate(zip(times, names_of_series(path, len(times)), strict=True)):
                 fields = {name: _columns(field[step]) for name, field in file["snapshots"].items()}
                 self.mesh.point_data = fields
-                with replaced_by(name) as temporary:
+                with replaced_by(target) as temporary:
                     self.mesh.write(temporary, file_format="vtu")
-                ElementTree.SubElement(listed, "DataSet", timestep=repr(time), part="0", file=name.name)
+                ElementTree.SubElement(listed, "DataSet", timestep=repr(time), part="0", file=target.name)
         written = path.with_suffix(".pvd")
         with replaced_by(written) as temporary:
             ElementTree.indent(root)

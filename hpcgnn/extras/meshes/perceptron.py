@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from hpcgnn import kernels
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, map_rows
+from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors, map_rows
 from hpcgnn.ops.row_tiles import picked
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -51,8 +51,9 @@ class Perceptron(nn.Module):
         self.linears = nn.ModuleList(Linear(a, b, dtype=dtype) for a, b in itertools.pairwise(widths))
         self.norm = nn.LayerNorm(widths[-1], dtype=dtype) if norm else None
         self.activation = activation
-        self._square = len(widths) - 2 - (widths[-1] != widths[-2])
-        self._chained = self._square > 0 and activation in _CHAINED and not (norm and widths[-1] != widths[-2])
+        last = widths[-1] != widths[-2]  # a map to another width, behind the square ones
+        self._square = len(widths) - 2 - last
+        self._chained = self._square > 0 and activation in _CHAINED and not (norm and last)
 
     @property
     def first(self) -> Any:
@@ -105,7 +106,7 @@ class _Chain(RowKernel):
             made["bias"] = of.first.bias
         self._names, self.parameters = [*made], (*made.values(),)
 
-    def _given(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
+    def _given(self, inputs: Sequence[Rows], parameters: Tensors) -> dict[str, Any]:
         """The kernel's arguments; `first` and `bias` are taken by what comes before it."""
         given: dict[str, Any] = dict(zip(self._names, parameters, strict=True))
         given |= {"elu": self._elu, "epsilon": self._epsilon}
@@ -120,20 +121,14 @@ class _Chain(RowKernel):
                 given |= {name: x, f"{name}_index": index}
         return given
 
-    def forward(self, inputs: Sequence[Rows], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
+    def forward(self, inputs: Sequence[Rows], parameters: Tensors) -> torch.Tensor:
         given = self._given(inputs, parameters)
         index = given.get("z_index")
         y = given["z"].new_empty(len(given["z"] if index is None else index), self.width)
         kernels.chain(y, **given)
         return y
 
-    def backward(
-        self,
-        gy: Rows,
-        inputs: Sequence[Rows],
-        parameters: Sequence[torch.Tensor],
-        sums: Sequence[torch.Tensor],
-    ) -> list[torch.Tensor]:
+    def backward(self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors) -> list[torch.Tensor]:
         given, total = self._given(inputs, parameters), dict(zip(self._names, sums, strict=True))
         given.pop("shift", None)
         rows = len(gy[0] if gy[1] is None else gy[1])
