@@ -45,7 +45,7 @@ def _cost(layers: int, most: int) -> tuple[int, int]:
 
 
 class _Kept(torch.autograd.Function):
-    """Its node has a state as autograd keeps tensors: those of the forward pass are in the account, or on a disk."""
+    """Its node has a state as autograd keeps tensors: in the forward pass it is in the account, or on a disk."""
 
     @staticmethod
     def forward(ctx: Any, one: torch.Tensor, *state: torch.Tensor) -> torch.Tensor:

@@ -67,7 +67,7 @@ def add_row_gradients(
     """The gradients of the rows of inputs, of those that have a sum.
 
     sums: of each input and parameter, or None: not wanted. Those of parameters get their gradients added.
-    given: the gradient of a result, or of several; of None, which stands for that of a RowKernel: Rows of it.
+    given: the gradient of a result, or of several; of None, for a RowKernel, the gradient as Rows.
     """
     wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
     if isinstance(function, RowKernel):
