@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 
@@ -20,8 +21,10 @@ from hpcgnn.tasks.metrics import mean_ratio, ratio, roc_auc
 
 def accuracies(logits: torch.Tensor, labels: torch.Tensor, masks: torch.Tensor, comm: Communicator) -> list[float]:
     """The share of nodes whose largest logit is their label. logits (n_p, C), labels int64 (n_p,), masks (S, n_p)."""
-    right = (logits.argmax(1) == labels) & masks  # picking the rows of a mask would take longer
-    return [ratio(*counts) for counts in comm.total(torch.stack([right.sum(1), masks.sum(1)], 1))]
+    right = (logits.argmax(1) == labels).numpy()
+    # torch would widen what it counts, and picking the rows of a mask would take longer.
+    counts = [(np.count_nonzero(right & mask), np.count_nonzero(mask)) for mask in masks.numpy()]
+    return [ratio(*each) for each in comm.total(torch.tensor(counts))]
 
 
 def accuracy(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor, comm: Communicator) -> float:

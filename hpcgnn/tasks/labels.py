@@ -6,7 +6,7 @@ holds it all.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -51,15 +51,16 @@ class LabelTask(Task, Protocol):
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         config, scale = on.config, self.scale(on, learns)
         evaluator = Evaluator(self, on.local, config.run.metric, on.comm, scale)
-        if learns:
-            evaluator.loss = partial(self.loss, name=self.fitting_loss(config.task.loss), arena=on.buffers.arena)
-        given = self, on.trained_on, on.comm, on.buffers.arena, config.task, scale
-        return evaluator, Objective(*given) if learns else None
+        if not learns:
+            return evaluator, None
+        given = on.comm, on.buffers.arena, config.task, scale
+        evaluator.loss = Objective(self, on.local, *given, split="val")
+        return evaluator, Objective(self, on.trained_on, *given)
 
 
 class Objective(Loss):
-    """The loss of a task. options: which of its losses; scale: by which the targets of regression are standardised,
-    or None. Made collectively.
+    """The loss of a task on the nodes of a split. options: which of its losses; scale: by which the targets of
+    regression are standardised, or None. Made collectively.
 
     Raises GraphError on all ranks if no node of the graph is a training node. A rank without any takes part with a
     zero.
@@ -73,8 +74,9 @@ class Objective(Loss):
         arena: Arena,
         options: TaskConfig = TaskConfig(),
         scale: Scale | None = None,
+        split: str = "train",
     ) -> None:
-        self._rows, self._num_owned = torch.nonzero(local.mask("train")).squeeze(1), local.num_owned
+        self._rows, self._num_owned = torch.nonzero(local.mask(split)).squeeze(1), local.num_owned
         self._arena, self._scale, self._labels = arena, scale, local.labels[self._rows]
         self._task, self._loss, self._comm = task, task.fitting_loss(options.loss), comm
         self._counted: torch.Tensor | None = None
@@ -83,7 +85,7 @@ class Objective(Loss):
         counts = torch.tensor([len(self._rows), self._task.weight(self._labels)], dtype=torch.float64)
         num_train, self._weight = comm.total(counts, "plan").tolist()
         self.num_train = int(num_train)
-        if self.num_train == 0:
+        if self.num_train == 0 and split == "train":
             raise GraphError.on_all(
                 "the training split is empty: no node is marked train and labelled; give the graph a split when "
                 "importing it (--train FRACTION, or a split file)"
@@ -144,8 +146,8 @@ class Evaluator(Judge):
     """
 
     task: LabelTask
-    #: The loss of training (LabelTask.loss), from outputs, rows and targets; None where nothing is trained.
-    loss: Callable[..., torch.Tensor] | None = None
+    #: The loss of training, on the validation nodes; None where nothing is trained.
+    loss: Objective | None = None
 
     def __init__(
         self, task: LabelTask, local: LocalGraph, metric: str, comm: Communicator, scale: Scale | None = None
@@ -167,14 +169,9 @@ class Evaluator(Judge):
         metric is not defined. In training also 'val_loss', the mean loss of the validation nodes, likewise. Collective.
         """
         found = self._by(self.metric, self.in_units(outputs))
-        return found if self.loss is None else {**found, "val_loss": self._val_loss(outputs, self.loss)}
-
-    def _val_loss(self, outputs: torch.Tensor, loss: Callable[..., torch.Tensor]) -> float:
-        rows = torch.nonzero(self._masks["val"]).squeeze(1)
-        labels = self._labels[rows]
-        total = float(loss(outputs, rows, self.task.targets(labels, self._scale)))
-        sums = torch.tensor([total, self.task.weight(labels)], dtype=torch.float64)
-        return float(torch.div(*self._comm.total(sums)))
+        if self.loss is not None:
+            found["val_loss"] = float(self._comm.total(self.loss.local_loss(outputs).double()))
+        return found
 
     def report(self, outputs: torch.Tensor, names: Sequence[str]) -> dict[str, Any]:
         """Return {**`scores`, 'metrics': {split: {metric: value of all that fit}}, and for classes 'classes': {split:
