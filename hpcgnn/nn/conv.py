@@ -18,6 +18,7 @@ from hpcgnn.ops.draws import Purpose, ReluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input
 from hpcgnn.ops.operators import WeightedSum
+from hpcgnn.ops.product import product
 from hpcgnn.ops.row_tiles import Matrix
 from hpcgnn.traits import LayerTraits
 
@@ -102,8 +103,8 @@ class Conv(nn.Module):
     def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
         """The same output from aggregating transformed rows of width d_out. Collective."""
         neighbour, own, bias = self.weights()
-        y = self.gather(graph, x @ neighbour)
-        y = y if own is None else y.add_(graph.own(x @ own))
+        y = self.gather(graph, product(x, neighbour))
+        y = y if own is None else y.add_(graph.own(product(x, own)))
         return y if bias is None else y.add_(bias)
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:

@@ -16,6 +16,7 @@ from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import product
 from hpcgnn.traits import LayerTraits
 
 
@@ -197,7 +198,7 @@ def with_residual(conv_class: Any) -> Any:
             y: torch.Tensor = super().forward(graph, x)
             if isinstance(x, torch.Tensor):
                 return torch.addmm(y, graph.own(x), self.own.weight)
-            return y + graph.own(x @ self.own.weight)
+            return y + graph.own(product(x, self.own.weight))
 
     return Residual
 

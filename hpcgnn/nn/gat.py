@@ -24,6 +24,7 @@ from hpcgnn.ops.additive_attention import Attending, AttentionShape
 from hpcgnn.ops.draws import EluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, Input
+from hpcgnn.ops.product import product
 from hpcgnn.traits import LayerTraits
 
 
@@ -60,9 +61,11 @@ class GATConv(Heads):
 
         a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
-        per_head = self.linear.weight.view(self.d_in, self.shape.heads, self.shape.width)
-        halves = [(per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst)]
-        return torch.cat([self.linear.weight, *halves], 1)
+        # (H, width, 2, H): each half of a head is of the columns of that head alone.
+        vectors = torch.stack([self.att_src, self.att_dst], 2)
+        own = torch.eye(self.shape.heads, dtype=vectors.dtype)
+        halves = (vectors.unsqueeze(3) * own[:, None, None]).flatten(2).flatten(0, 1)
+        return torch.cat([self.linear.weight, product(self.linear.weight, halves)], 1)
 
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
@@ -72,7 +75,7 @@ class GATConv(Heads):
         how = Attending(self.shape, p=self.p, bias=self.bias)
         if isinstance(x, torch.Tensor | ConstantRows | Handover):
             return graph.attention_layer(x, weight, how, self.layer, hand_over=self.hands_over)
-        y = graph.attention_layer(x @ weight, None, replace(how, bias=None), self.layer)
+        y = graph.attention_layer(product(x, weight), None, replace(how, bias=None), self.layer)
         return y if self.bias is None else y + self.bias
 
 
@@ -99,7 +102,7 @@ class EdgeGATConv(GATConv):
 
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor:
         assert not isinstance(x, Handover), "this layer takes no activation over"
-        source, target = (x @ self.with_halves()).split(
+        source, target = product(x, self.with_halves()).split(
             [self.linear.weight.shape[1] + self.shape.heads, self.shape.heads], 1
         )
         given = {"x_src": source, "x_dst": target, "edge": graph.edge_features}

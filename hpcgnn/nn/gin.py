@@ -19,6 +19,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.edge_rules import RowMessages
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import product
 from hpcgnn.traits import LayerTraits
 
 
@@ -50,7 +51,7 @@ class GINConv(Conv):
         return self.second(torch.relu_(y))
 
     def transform_first(self, graph: Graph, x: Input) -> torch.Tensor:
-        z = x @ self.first.weight
+        z = product(x, self.first.weight)
         assert self.first.bias is not None, "nobody drops it"
         return self.finish(graph.aggregate(z, self.norm) + (1 + self.eps) * graph.own(z) + self.first.bias)
 

@@ -9,6 +9,7 @@ from torch import nn
 
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import product
 
 #: (parameter of one or two dimensions, a): drawn from U(-a, a).
 Bounded = tuple[torch.Tensor, float]
@@ -49,11 +50,7 @@ class Linear(nn.Module):
         return found if self.bias is None or self._start == "glorot" else [*found, (self.bias, bound)]
 
     def forward(self, x: Input) -> torch.Tensor:
-        if self.bias is None:
-            return x @ self.weight
-        if isinstance(x, torch.Tensor):
-            return torch.addmm(self.bias, x, self.weight)  # one pass over the output instead of two
-        return (x @ self.weight).add_(self.bias)
+        return product(x, self.weight, self.bias)
 
 
 def initialise(model: nn.Module, random: Randomness) -> None:

@@ -30,6 +30,7 @@ from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import product
 from hpcgnn.traits import LayerTraits
 
 
@@ -112,7 +113,8 @@ class RGATConv(Heads):
         # a·(x V) = x (V a), as in gat.py.
         per_head = self.bases.unflatten(2, (self.heads, self.width))
         parts = [self.bases, *((per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst))]
-        projected = x @ torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
+        weight = torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
+        projected = product(x, weight)
         halves = self.num_bases * self.heads
         source, target = projected.split([projected.shape[1] - halves, halves], 1)
         y = graph.propagate(

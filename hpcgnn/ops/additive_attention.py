@@ -119,8 +119,9 @@ class AdditiveAttention:
         a_dst: torch.Tensor,
         top: torch.Tensor,
         share: torch.Tensor | None = None,
+        keeps: bool = True,
     ) -> None:
-        """Write y (m, F), a_dst (m, H), top (m, H) and share (m, H), without autograd.
+        """Write y (m, F), a_dst (m, H) if a backward pass `keeps` it, top (m, H) and share (m, H), without autograd.
 
         projected: [z | a_src | a_dst] (n_p, F + 2H). top, share: the maximum and the inverse of the denominator, or,
         unless `shares(shape)`, the log-sum-exp and None.
@@ -135,7 +136,8 @@ class AdditiveAttention:
             y[outer].zero_()
             maximum[outer].fill_(-torch.inf)
             denominator[outer].zero_()
-        a_dst.copy_(self._computed(projected[:, f + h :]))
+        of_rows = self._computed(projected[:, f + h :])
+        a_dst = a_dst.copy_(of_rows) if keeps else of_rows
         shifted = False
         for each in self.forward_stream(sent, "halo_forward"):
             at, complete = each.at, each.complete

@@ -177,14 +177,15 @@ class _Layer(torch.autograd.Function):
         operator, shape = settings.operator, settings.how.shape
         n, f, h, arena = operator.num_outputs, shape.columns, shape.heads, operator.arena
         # Of a projection that is given, nothing is coded.
-        keep = arena.keep if weight is not None and any(ctx.needs_input_grad) else _kept
+        keeps = any(ctx.needs_input_grad)
+        keep = arena.keep if weight is not None and keeps else _kept
         projected = _projected(x, weight, settings.activation, operator)
         bundle = operator.empty_streamed(n, f + (2 if shape.average else 3) * h, x.dtype, transposed=True)
         shares = operator.shares(shape)
         # Not as a view of the bundle: autograd forbids to write to those that an operator has returned.
         rows = bundle.new_empty(0).set_(bundle.untyped_storage(), bundle.storage_offset(), (n, f), bundle.stride())
-        beside = (bundle[:, f + k * h : f + (k + 1) * h] for k in range(3 if shares else 2))
-        operator.forward(projected, settings.with_bias(bias), rows, *beside)
+        a_dst, top, *share = bundle[:, f:].split(h, 1)
+        operator.forward(projected, settings.with_bias(bias), rows, a_dst, top, share[0] if shares else None, keeps)
         out = rows
         if shape.average:
             out = arena.empty(n, shape.width, dtype=x.dtype)
@@ -254,11 +255,10 @@ def _bundle(
     # The output was not handed over: somebody may still want to read it.
     sent = operator.empty_streamed(len(gy), width + 3 * h, gy.dtype, transposed=True)
     g_bias = None if bias is None else torch.zeros_like(bias)
-    sent[:, width : width + 2 * h] = bundle[:, f : f + 2 * h]
+    beside = (3 if scaled else 2) * h
+    sent[:, width : width + beside] = bundle[:, f : f + beside]
     product = sent[:, width + 2 * h :]
     if not shape.average:
-        if scaled:
-            product.copy_(bundle[:, f + 2 * h :])
         # The output has the bias in it.
         kernels.elu_gradient(sent[:, :width], gy, None, bundle[:, :f], product, bias=bias, sums=g_bias, scaled=scaled)
         return sent, g_bias
