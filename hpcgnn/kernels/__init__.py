@@ -52,7 +52,7 @@ from .row_rules import rules_rows as rules_rows
 from .row_rules import score_backward as score_backward
 from .row_rules import score_forward as score_forward
 from .rowwise import bias_gradient as bias_gradient
-from .rowwise import column_sums as column_sums
+from .rowwise import column_moments as column_moments
 from .rowwise import cross_entropy as cross_entropy
 from .rowwise import elu as elu
 from .rowwise import elu_gradient as elu_gradient

@@ -87,7 +87,8 @@ def kept_scale(p: float) -> float:
     return rule(p)[1]
 
 
-def _drop(x: torch.Tensor, words: torch.Tensor, a: Arguments) -> torch.Tensor:
+def keep_by(words: torch.Tensor, x: torch.Tensor, a: Arguments) -> torch.Tensor:
+    """Dropout of x by the words of its elements; a: its threshold and scale."""
     kept = (x.to(accumulation_dtype(x.dtype)) * a.scale).to(x.dtype)
     return torch.where(words >= a.threshold, kept, torch.zeros((), dtype=x.dtype))
 
@@ -110,7 +111,7 @@ def _dropout(a: Arguments) -> None:
     for first in range(0, len(a.ids), step):
         piece = slice(first, first + step)
         rows = (a.x[piece] if a.index is None else a.x[a.index[piece]]).to(a.out.dtype)
-        left = _drop(rows.relu() if a.relu else rows, random_words(a.key, a.ids[piece], a.x.shape[1]), a)
+        left = keep_by(random_words(a.key, a.ids[piece], a.x.shape[1]), rows.relu() if a.relu else rows, a)
         if a.part is not None:
             mine = a.part[piece, None]
             left.mul_(mine).addcmul_(rows, 1 - mine)
@@ -169,7 +170,7 @@ def _dropout_entries(a: Arguments) -> None:
             [column >> 2, entry_ids & _LOW, (entry_ids >> 32) & _LOW, torch.zeros_like(column)], dim=-1
         )
         words = philox(counters, a.key).gather(1, (column & 3)[:, None])[:, 0]
-        a.out[entries] = _drop(a.data[entries], words, a)
+        a.out[entries] = keep_by(words, a.data[entries], a)
 
 
 def dropout_entries(*tensors: torch.Tensor, key: int, p: float) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from .interface import SUMMED_ROWS, SUMMED_SHARES
 from .kernel import Arguments, kernel
+from .randomness import keep_by, random_words, rule
 
 # Rows of a piece in torch: float64 copies of them stay small.
 _PIECE = 4096
@@ -124,18 +125,21 @@ def bias_gradient(a: Arguments) -> None:
 def _shares(a: Arguments) -> torch.Tensor:
     """Memory for the sums of the shares that are made at a time."""
     shares = min(SUMMED_SHARES, -(-a.x.shape[0] // SUMMED_ROWS))
-    return torch.empty(shares, a.sums.shape[0], dtype=torch.float64)
+    return torch.empty(shares, 3 * a.x.shape[1], dtype=torch.float64)
 
 
 @kernel(
-    "hg_column_sums",
-    {"sums": "written float64 [width]", "x": "number (rows, width)", "mean": f"optional {_VECTOR}"},
+    "hg_column_moments",
+    {"sums": "written float64 [2 * width]", "x": "number (rows, width)"},
     partial=_shares,
 )
-def column_sums(a: Arguments) -> None:
-    """sums (F,) += Σ_i x_i, or Σ_i (x_i - mean)²."""
+def column_moments(a: Arguments) -> None:
+    """sums (2 F,) = Σ_i x_i | Σ_i (x_i - mean)², with the mean of these rows. It reads x once."""
+    plain, squares = a.sums.zero_().chunk(2)
     for piece in a.x.split(_PIECE):
-        a.sums += (piece if a.mean is None else (piece - a.mean).square()).double().sum(0)
+        plain += piece.double().sum(0)
+    for piece in a.x.split(_PIECE):
+        squares += (piece.double() - plain / len(a.x)).square().sum(0)
 
 
 @kernel(
@@ -163,12 +167,42 @@ def norm_gradient_sums(a: Arguments) -> None:
         "y": "written type of x (rows, width)",
         "x": "number (rows, width)",
         **dict.fromkeys(("mean", "inverse", "weight", "bias"), _VECTOR),
+        "ids": "optional int64 [rows]",
+        **dict.fromkeys(("key", "threshold", "scale"), 0),
+        "relu": False,
     },
 )
-def norm_columns(a: Arguments) -> None:
-    """y = (x - mean) inverse weight + bias; y is not x."""
-    for out, piece in zip(a.y.split(_PIECE), a.x.split(_PIECE), strict=True):
-        out.copy_((piece - a.mean) * a.inverse * a.weight + a.bias)
+def _norm_columns(a: Arguments) -> None:
+    for first in range(0, len(a.x), _PIECE):
+        rows = slice(first, first + _PIECE)
+        out = a.y[rows].copy_((a.x[rows] - a.mean) * a.inverse * a.weight + a.bias)
+        if a.relu:
+            out.relu_()
+        if a.relu and a.ids is not None:
+            out.copy_(keep_by(random_words(a.key, a.ids[rows], out.shape[1]), out, a))
+
+
+def norm_columns(
+    y: torch.Tensor,
+    x: torch.Tensor,
+    *vectors: torch.Tensor,
+    ids: torch.Tensor | None = None,
+    key: int = 0,
+    p: float = 0.0,
+    relu: bool = False,
+) -> None:
+    """y = (x - mean) inverse weight + bias; relu: ReLU comes behind it, and for p > 0 `dropout` of rows by ids and key.
+
+    Args:
+        y, x: (n, F) of one dtype, float32, float64 or bfloat16; y is not x.
+        vectors: mean, inverse, weight, bias (F,), float64 for float64, else float32.
+        ids, key, p: as of `dropout`.
+
+    Raises:
+        ValueError: a wrong dtype, shape, layout, key or p.
+    """
+    drop = (ids, key, *rule(p)) if p else ()
+    _norm_columns(y, x, *vectors, *drop, relu=relu)
 
 
 @kernel(

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -10,8 +11,9 @@ from torch import nn
 
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Linear
-from hpcgnn.nn.norm import NORM_LAYERS, Identity
+from hpcgnn.nn.norm import NORM_LAYERS, BatchNorm, Identity
 from hpcgnn.nn.spec import ModelSpec
+from hpcgnn.ops.draws import ReluDropout
 from hpcgnn.ops.handover import Handover
 from hpcgnn.traits import LayerTraits
 
@@ -96,8 +98,13 @@ class Model(nn.Module):
         for layer, (norm, conv) in enumerate(itertools.zip_longest(self.norms, [*self.convs][1:]), start=1):
             graph = whole.at(layer)
             if conv is not None and self._takes_over(conv):  # and applies the activation itself
-                h = h if isinstance(h, Handover) else Handover(h if isinstance(norm, Identity) else norm(graph, h))
-                h.activation = graph.activation(conv.traits.activation, self._p, layer)
+                activation: Any = graph.activation(conv.traits.activation, self._p, layer)
+                if isinstance(norm, BatchNorm) and isinstance(activation, ReluDropout):  # in one pass
+                    h, activation = norm(graph, h, activation), replace(activation, done=True)
+                elif not isinstance(norm, Identity):
+                    h = norm(graph, h)
+                h = h if isinstance(h, Handover) else Handover(h)
+                h.activation = activation
                 h = conv(graph, h)
                 continue
             x = self._activation(norm(graph, h))

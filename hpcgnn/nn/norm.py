@@ -1,7 +1,8 @@
 """Batch normalisation with the statistics of all nodes of all ranks (Ioffe and Szegedy, ICML'15).
 
-Mean and variance are taken in two passes, in float64: first the mean over all ranks, then the mean squared distance
-from it. (The one-pass E[x²] − E[x]² loses every digit when the mean is large against the spread.)
+Each rank reads its rows once, for their mean and the squares of the distances from it, in float64. Then come the mean
+over all ranks, and the squares of the distances from that. (E[x²] − E[x]² loses every digit when the mean is large
+against the spread.) ReLU and dropout behind the norm are done in its pass.
 
 A batch norm would subtract a bias of the layer before it together with the mean, so that the bias's gradient is pure
 rounding. Adam turns such a gradient into steps of ±lr, and the running mean lags behind these steps. Validation then
@@ -18,12 +19,13 @@ from torch import nn
 
 from hpcgnn import kernels
 from hpcgnn.nn.graph import Graph
+from hpcgnn.ops.draws import ReluDropout
 from hpcgnn.ops.row_tiles import in_rows
 
 
 class BatchNorm(nn.Module):
-    """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F). Collective in
-    training.
+    """Normalise each column over all nodes of the graph. forward(graph, x (n_p, F)) -> (n_p, F), or relu of that, whose
+    gradient is then left to its taker. Collective in training.
 
     Evaluation uses running statistics: running ← (1 − momentum) · running + momentum · batch, unbiased variance, as
     torch does.
@@ -40,17 +42,17 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(width, dtype=torch.float64))
         self.register_buffer("running_var", torch.ones(width, dtype=torch.float64))
 
-    def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, graph: Graph, x: torch.Tensor, relu: ReluDropout | None = None) -> torch.Tensor:
         if not self.training:
             scale = self.weight * (self.running_var + self.eps).rsqrt().to(self.weight.dtype)
-            return _scaled(x, scale, self.bias - self.running_mean.to(scale.dtype) * scale, graph)
+            return _scaled(x, scale, self.bias - self.running_mean.to(scale.dtype) * scale, graph, relu)
         count = graph.num_nodes
         with torch.no_grad():
             mean, variance = _statistics(in_rows(x), graph)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             unbiased = variance * (count / max(count - 1, 1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
-        return _Normalise.apply(x, self.weight, self.bias, mean, (variance + self.eps).rsqrt(), graph)
+        return _Normalise.apply(x, self.weight, self.bias, mean, (variance + self.eps).rsqrt(), graph, relu)
 
 
 class _Normalise(torch.autograd.Function):
@@ -63,10 +65,11 @@ class _Normalise(torch.autograd.Function):
         mean: torch.Tensor,
         inverse: torch.Tensor,
         graph: Graph,
+        relu: ReluDropout | None,
     ) -> torch.Tensor:
         x, wide = in_rows(x), kernels.accumulation_dtype(x.dtype)
         y, mean, inverse = graph.arena.empty(*x.shape, dtype=x.dtype), mean.to(wide), inverse.to(wide)
-        kernels.norm_columns(y, x, mean, inverse, weight.to(wide), bias.to(wide))
+        kernels.norm_columns(y, x, mean, inverse, weight.to(wide), bias.to(wide), **_behind(relu))
         ctx.graph = graph
         ctx.save_for_backward(x, weight, mean, inverse)
         return y
@@ -81,25 +84,36 @@ class _Normalise(torch.autograd.Function):
         kernels.norm_columns_gradient(gx, gy, x, mean, inverse, mean_gy, mean_product, weight.to(mean.dtype) * inverse)
         # The gradients of weight and bias stay local: like all parameters' they are summed over ranks with the others.
         g_bias, g_weight = sums.to(weight.dtype).chunk(2)
-        return gx, g_weight, g_bias, None, None, None
+        return gx, g_weight, g_bias, None, None, None, None
 
 
 def _statistics(x: torch.Tensor, graph: Graph) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (mean, variance), float64 (F,), over the rows of all ranks. Collective."""
-    sums, squares = torch.zeros(2, x.shape[1], dtype=torch.float64).unbind()
-    kernels.column_sums(sums, x)
+    moments = torch.empty(2 * x.shape[1], dtype=torch.float64)
+    kernels.column_moments(moments, x)
+    sums, squares = moments.chunk(2)
     mean = graph.total(sums) / graph.num_nodes
-    kernels.column_sums(squares, x, mean.to(kernels.accumulation_dtype(x.dtype)))
+    squares += len(x) * (sums / max(len(x), 1) - mean).square()
     return mean, graph.total(squares) / graph.num_nodes
 
 
-def _scaled(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph) -> torch.Tensor:
+def _behind(relu: ReluDropout | None) -> dict[str, Any]:
+    """What follows the norm, as the kernel takes it."""
+    return {} if relu is None else {"relu": True, "ids": relu.ids, "key": relu.key, "p": relu.p}
+
+
+def _scaled(
+    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph, relu: ReluDropout | None
+) -> torch.Tensor:
     """x · scale + shift, in memory of the arena where nobody asks for gradients."""
     if torch.is_grad_enabled():
-        return (x * scale + shift).to(x.dtype)
+        y = (x * scale + shift).to(x.dtype)
+        if relu is not None:
+            relu.apply_(y.detach(), slice(0, len(y)))
+        return y
     y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), kernels.accumulation_dtype(x.dtype)
     same, scale, shift = torch.ones(x.shape[1], dtype=wide), scale.to(wide), shift.to(wide)
-    kernels.norm_columns(y, in_rows(x), torch.zeros_like(same), scale, same, shift)
+    kernels.norm_columns(y, in_rows(x), torch.zeros_like(same), scale, same, shift, **_behind(relu))
     return y
 
 

@@ -11,10 +11,10 @@ ELU is computed again for the gradient, with its mask: attention needs its own o
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -82,15 +82,15 @@ class Drop:
         ids: int64 (n,), original node ids.
         key: of the stream of draws.
         p: the rate.
-        counts: (n,), of any type: of how many rows a row is the mean, or another sum. It becomes
-            x + (dropout_p(x) - x) / √count then, with a count of at least 1. Dropout of alike rows gives their mean
-            about this deviation. Draws are independent. None: a row is dropped as it is.
+        share: share(dtype): (n,) of a dtype, 1 / √ of how many rows a row is the mean, or another sum. It becomes
+            x + (dropout_p(x) - x) · share then. Dropout of alike rows gives their mean about this deviation. Draws are
+            independent. None: a row is dropped as it is.
     """
 
     ids: torch.Tensor
     key: int
     p: float
-    counts: torch.Tensor | None = None
+    share: Callable[[torch.dtype], torch.Tensor] | None = None
 
     def __call__(self, x: torch.Tensor, rows: slice, out: torch.Tensor, index: torch.Tensor | None = None) -> None:
         """Write what dropout leaves of the rows `rows` to `out`. x: these rows, or those that `index` int32 picks of
@@ -101,7 +101,7 @@ class Drop:
 
     def mask(self, rows: slice, dtype: torch.dtype) -> kernels.Mask:
         """The same on the way into a product of rows that are `dtype` then."""
-        share = None if self.counts is None else self.counts[rows].clamp(min=1).to(dtype).rsqrt_()
+        share = None if self.share is None else self.share(dtype)[rows]
         return kernels.Mask(self.ids[rows], self.key, self.p, share)
 
 
@@ -133,11 +133,30 @@ def dropout(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Ten
 
 @dataclass(frozen=True)
 class _Activation:
-    """ids: int64 (n_p,) original node ids; key: of the stream of draws; p = 0 drops nothing."""
+    """ids: int64 (n_p,) original node ids; key: of the stream of draws; p = 0 drops nothing. done: whether rows come
+    with it already, and only its gradient is left.
+    """
 
     ids: torch.Tensor
     key: int
     p: float
+    done: bool = False
+
+
+class _Done(torch.autograd.Function):
+    """The gradient of an activation that is done."""
+
+    @staticmethod
+    def forward(ctx: Any, y: torch.Tensor, activation: "ReluDropout") -> torch.Tensor:
+        ctx.activation = activation
+        ctx.save_for_backward(y)
+        return y.view_as(y)
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (y,), out = ctx.saved_tensors, torch.empty_like(gy)
+        ctx.activation.gradient(gy, y, out)
+        return out, None
 
 
 class ReluDropout(_Activation):
@@ -145,10 +164,14 @@ class ReluDropout(_Activation):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""
+        if self.done:
+            return cast(torch.Tensor, _Done.apply(x, self))
         return dropout(torch.relu_(x), self.ids, self.key, self.p)
 
     def apply_(self, x: torch.Tensor, rows: slice) -> None:
         """x (rows, F) in place; rows: the slice of the own rows that x holds."""
+        if self.done:
+            return
         if self.p:
             kernels.dropout(x, x, self.ids[rows], self.key, self.p, relu=True)
         else:

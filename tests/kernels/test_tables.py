@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hpcgnn.kernels
-from hpcgnn.kernels import column_sums, library, norm_gradient_sums
+from hpcgnn.kernels import column_moments, library, norm_gradient_sums
 from hpcgnn.kernels.kernel import DTYPES, Kernel, _entry
 
 NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
@@ -187,7 +187,7 @@ def test_no_bit_depends_on_the_number_of_threads(kernel, set_threads):
             assert all(torch.equal(tensor, other[name]) for other in found[1:]), (name, dtype, width)
 
 
-@pytest.mark.parametrize("kernel", [column_sums, norm_gradient_sums], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("kernel", [column_moments, norm_gradient_sums], ids=lambda kernel: kernel.name)
 def test_more_rows_than_the_shares_that_are_added_at_a_time(kernel):
     (_, found), (_, right) = (
         Given(kernel, torch.float32, 3, 512 * 256 + 5).run(compiled=each) for each in (True, False)

@@ -336,14 +336,15 @@ HG_EXPORT void hg_bias_gradient(int path, int num_threads, int type, void *sums,
                                 void *partial, int64_t rows, int64_t width);
 
 /* norm.c; vectors are of the accumulation type, and partial is memory for the sums of a span of rows */
-HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
-                              const void *mean, double *partial, int64_t rows, int64_t width);
+HG_EXPORT void hg_column_moments(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
+                                 double *partial, int64_t rows, int64_t width);
 HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double *sums, const void *gy,
                                      int64_t gy_stride, const void *x, int64_t x_stride, const void *mean,
                                      const void *inverse, double *partial, int64_t rows, int64_t width);
 HG_EXPORT void hg_norm_columns(int path, int num_threads, int type, void *y, int64_t y_stride, const void *x,
                                int64_t x_stride, const void *mean, const void *inverse, const void *weight,
-                               const void *bias, int64_t rows, int64_t width);
+                               const void *bias, const int64_t *ids, uint64_t key, uint32_t threshold, double scale,
+                               int64_t rows, int64_t width, int relu);
 HG_EXPORT void hg_norm_columns_gradient(int path, int num_threads, int type, void *gx, int64_t gx_stride,
                                         const void *gy, int64_t gy_stride, const void *x, int64_t x_stride,
                                         const void *mean, const void *inverse, const void *mean_gy,

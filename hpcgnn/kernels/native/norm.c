@@ -6,29 +6,57 @@
 
 #include "table.h"
 
-/* What is summed: of x alone, as norm.h's column_sums does, or with gy, as its gradient_sums does. */
+/* What is summed: moments of x alone, or with gy what norm.h's gradient_sums sums. */
 typedef struct {
     const hg_norm_kernels *kernels;
-    const char *x, *gy;         /* gy: NULL for sums of x alone */
+    const char *x, *gy;         /* gy: NULL for moments of x */
     int64_t x_stride, gy_stride, size, width;
     const void *mean, *inverse;
+    int type;
 } hg_sums_job;
 
-/* One share of rows, from row i on. */
+/* One share of rows, from row i on. Of moments, sums (3 F) get the sums, the squares of distances from the mean of these rows, and
+ * that mean, rounded to the accumulation type. The rows are in the cache when they are read again. */
 static void sum_share(const hg_sums_job *job, double *sums, int64_t columns, int64_t i, int64_t num)
 {
     const char *x = job->x + i * job->x_stride * job->size;
+    const int64_t width = job->width;
     memset(sums, 0, (size_t)columns * sizeof *sums);
-    if (job->gy)
+    if (job->gy) {
         job->kernels->gradient_sums(sums, job->gy + i * job->gy_stride * job->size, job->gy_stride, x, job->x_stride,
-                                    job->mean, job->inverse, num, job->width);
-    else
-        job->kernels->column_sums(sums, x, job->x_stride, job->mean, num, job->width);
+                                    job->mean, job->inverse, num, width);
+        return;
+    }
+    double *squares = sums + width;
+    void *mean = sums + 2 * width;
+    job->kernels->column_sums(sums, x, job->x_stride, NULL, num, width);
+    for (int64_t c = 0; c < width; c++)
+        if (job->type == HG_F64)
+            ((double *)mean)[c] = sums[c] / (double)num;
+        else
+            ((float *)mean)[c] = (float)(sums[c] / (double)num);
+    job->kernels->column_sums(squares, x, job->x_stride, mean, num, width);
+    for (int64_t c = 0; c < width; c++) {
+        const double rounded = job->type == HG_F64 ? ((double *)mean)[c] : (double)((float *)mean)[c];
+        const double rest = sums[c] / (double)num - rounded, least = squares[c] - (double)num * rest * rest;
+        squares[c] = least < 0 ? 0 : least;     /* not a number stays one */
+    }
+}
+
+/* moments (2 F) of n rows += those of num more rows: Chan et al., "Algorithms for computing the sample variance", 1983, eq. 2.1. */
+static void add_moments(double *moments, const double *more, int64_t width, int64_t n, int64_t num)
+{
+    const double of_all = n ? 1 / (double)n : 0, of_more = 1 / (double)num, factor = (double)n * (double)num / (double)(n + num);
+    for (int64_t c = 0; c < width; c++) {
+        const double distance = more[c] * of_more - moments[c] * of_all;
+        moments[width + c] += more[width + c] + distance * distance * factor;
+        moments[c] += more[c];
+    }
 }
 
 static void sum_all(const hg_sums_job *job, int num_threads, double *sums, double *partial, int64_t rows)
 {
-    const int64_t shares = hg_shares_of(rows), columns = job->gy ? 2 * job->width : job->width;
+    const int64_t shares = hg_shares_of(rows), columns = (job->gy ? 2 : 3) * job->width;
     for (int64_t first = 0; first < shares; first += HG_SUMMED_SHARES) {
         const int64_t num = hg_least(shares - first, HG_SUMMED_SHARES);
         #pragma omp parallel for schedule(static) num_threads(rows * job->width < HG_SMALL ? 1 : num_threads)
@@ -36,19 +64,24 @@ static void sum_all(const hg_sums_job *job, int num_threads, double *sums, doubl
             const int64_t i = (first + s) * HG_SUMMED_ROWS;
             sum_share(job, partial + s * columns, columns, i, hg_least(rows - i, HG_SUMMED_ROWS));
         }
-        for (int64_t s = 0; s < num; s++)
-            for (int64_t c = 0; c < columns; c++)
+        for (int64_t s = 0; s < num; s++) {
+            const int64_t i = (first + s) * HG_SUMMED_ROWS;
+            if (!job->gy)
+                add_moments(sums, partial + s * columns, job->width, i, hg_least(rows - i, HG_SUMMED_ROWS));
+            for (int64_t c = 0; job->gy && c < columns; c++)
                 sums[c] += partial[s * columns + c];
+        }
     }
 }
 
-/* sums (F) += the rows of x (rows, F) or, unless mean (F) is NULL, the squares of their distances from it. partial: (HG_SUMMED_SHARES
- * or fewer, F), to work in. */
-HG_EXPORT void hg_column_sums(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
-                              const void *mean, double *partial, int64_t rows, int64_t width)
+/* sums (2 F) = the sums of x (rows, F) by column | of squares of distances from the mean. partial: (HG_SUMMED_SHARES
+ * or fewer, 3 F), to work in. */
+HG_EXPORT void hg_column_moments(int path, int num_threads, int type, double *sums, const void *x, int64_t x_stride,
+                                 double *partial, int64_t rows, int64_t width)
 {
-    const hg_sums_job job = {.kernels = &hg_table(path)->norm[type], .x = x, .x_stride = x_stride, .mean = mean,
+    const hg_sums_job job = {.kernels = &hg_table(path)->norm[type], .x = x, .x_stride = x_stride, .type = type,
                              .size = hg_size_of(type), .width = width};
+    memset(sums, 0, (size_t)(2 * width) * sizeof *sums);
     sum_all(&job, num_threads, sums, partial, rows);
 }
 
@@ -63,17 +96,31 @@ HG_EXPORT void hg_norm_gradient_sums(int path, int num_threads, int type, double
     sum_all(&job, num_threads, sums, partial, rows);
 }
 
-/* y (rows, F) = (x - mean) * inverse * weight + bias, all four (F). */
+/* y (rows, F) = (x - mean) * inverse * weight + bias, all four (F). relu: ReLU comes behind it, and with ids dropout, as of
+ * hg_dropout, while the rows are in the cache. */
 HG_EXPORT void hg_norm_columns(int path, int num_threads, int type, void *y, int64_t y_stride, const void *x, int64_t x_stride,
-                               const void *mean, const void *inverse, const void *weight, const void *bias, int64_t rows,
-                               int64_t width)
+                               const void *mean, const void *inverse, const void *weight, const void *bias,
+                               const int64_t *ids, uint64_t key, uint32_t threshold, double scale, int64_t rows,
+                               int64_t width, int relu)
 {
+    static const uint32_t zeros[256];
     const hg_norm_kernels *kernels = &hg_table(path)->norm[type];
     const void *const vectors[] = {mean, inverse, weight, bias};
-    const int64_t size = hg_size_of(type);
+    const int64_t size = hg_size_of(type), share = HG_SMALL / (width + 1) + 1, shares = (rows + share - 1) / share;
+    hg_mask mask = hg_mask_of(path, key, ids ? threshold : 0, ids ? scale : 1);
+    mask.rule.relu = relu;
     #pragma omp parallel for schedule(static) num_threads(rows * width < HG_SMALL ? 1 : num_threads)
-    for (int64_t i = 0; i < rows; i++)
-        kernels->normalise((char *)y + i * y_stride * size, (const char *)x + i * x_stride * size, vectors, width);
+    for (int64_t s = 0; s < shares; s++) {
+        const int64_t first = s * share, last = hg_least(first + share, rows);
+        for (int64_t i = first; i < last; i++) {
+            char *row = (char *)y + i * y_stride * size;
+            kernels->normalise(row, (const char *)x + i * x_stride * size, vectors, width);
+            for (int64_t c = 0; relu && !ids && c < width; c += 256)
+                mask.table->drop[type](row + c * size, row + c * size, zeros, hg_least(width - c, 256), &mask.rule);
+        }
+        if (relu && ids)
+            hg_mask_rows(&mask, type, (char *)y + first * y_stride * size, y_stride, ids + first, NULL, last - first, 0, width);
+    }
 }
 
 /* gx (rows, F) = (gy - mean_gy - (x - mean) * inverse * mean_product) * factor, all five (F). */
