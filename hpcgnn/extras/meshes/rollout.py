@@ -72,7 +72,7 @@ def add_rollout(commands: Commands, choices: Choices) -> None:
     command.add_argument("--mesh", metavar="MESH", default="", help=said)
     said = "steps to draw beside the truth, as 1,10,100 (default: the last one that the snapshots have)"
     command.add_argument("--draw", metavar="STEPS", default="", help=said)
-    command.add_argument("--force", action="store_true", help="replace the file if it exists")
+    command.add_argument("--force", action="store_true", help="replace the file, and those beside it, if they exist")
     add_declared(
         command, ("graph", "plugin", "partition", "halo_buffer", "threads", "watchdog", *RANK_OPTIONS), choices
     )
@@ -113,17 +113,23 @@ def roll_out(config: Config, session: Session, weights: str, request: RolloutReq
     from hpcgnn.extras.meshes.evaluator import FieldsEvaluator, JudgedModel
     from hpcgnn.extras.meshes.field_file import field_file
     from hpcgnn.extras.meshes.on_cells import Mesh, names_of_series
+    from hpcgnn.output_files import check_outputs
     from hpcgnn.outputs.files import check_results, files_read
 
     comm = session.comm
     start_logging(comm.rank)
     with comm.together("looking where forecasts go", on_one=True):
         check_results("--output", request.output, comm, [*files_read(config), request.mesh], request.force)
-        series = names_of_series(Path(request.output).resolve(), request.steps)
+        output = Path(request.output).resolve()
+        series = names_of_series(output, request.steps)
         if request.mesh and Path(request.mesh).resolve() in series:
             raise RunDirError(
                 f"--mesh {request.mesh} has the name of a file beside --output {request.output}; choose another output"
             )
+        beside = [*series, output.with_suffix(".pvd")] if request.mesh else [output.with_suffix(".xdmf")]
+        for each in [*beside, output.with_suffix(".png"), output.with_name(f"{output.stem}-fields.png")]:
+            if comm.rank == 0:
+                check_outputs({"beside --output,": each}, force=request.force)
     trained = load_trained(config, session, weights, other_graph=True)
     evaluator = trained.trainer.evaluator
     assert isinstance(evaluator, FieldsEvaluator), "the task is fields"

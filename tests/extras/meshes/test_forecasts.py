@@ -94,6 +94,21 @@ def test_the_mesh_is_not_replaced(comm, run):
         rolled_out(comm, run, "forecast", None, 1, mesh=str(run.parent / "forecast_1.vtu"))
 
 
+@pytest.mark.parametrize("name", ["kept_1.vtu", "kept.pvd", "kept.png", "kept-fields.png"])
+def test_no_file_beside_the_forecasts_is_replaced(comm, run, name):
+    written, mesh = run.parent / name, str(run.parent / "mesh.vtu")
+    if comm.rank == 0:
+        written.write_text("mine")
+    comm.barrier()
+    with pytest.raises(HpcgnnError, match=f"beside --output, .*{name} exists; .*--force"):
+        rolled_out(comm, run, "kept", None, 1, mesh=mesh)
+    assert written.read_text() == "mine" and not (run.parent / "kept.h5").exists()
+    comm.barrier()
+    if comm.rank == 0:
+        written.unlink()
+    comm.barrier()
+
+
 def test_forecasts_of_one_step(comm, run):
     """Those of a split are the first steps of rollouts from each of its times."""
     written = run.parent / "one.h5"
