@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The quick tests with other versions of what the project needs, on a copy of the working tree.
+#
+#   bash env/versions.sh oldest     Python 3.11, and the floors that setup.cfg names
+#   bash env/versions.sh newest     the newest Python that this machine has, and the newest of all packages
+#   bash env/versions.sh oldest --part core     some parts alone (bash env/test.sh --help lists them)
+#
+# HPCGNN_TORCH   the version of torch (default: that of env/constraints.txt, for others bring gigabytes of a GPU's libraries)
+set -euo pipefail
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+which=${1:-}
+shift || true
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+(cd "$project" && git ls-files -z | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$copy"
+torch=$(grep '^torch==' "$project/env/constraints.txt")
+[ -z "${HPCGNN_TORCH:-}" ] || torch="torch==$HPCGNN_TORCH"
+case $which in
+    oldest)
+        export HPCGNN_PYTHON=${HPCGNN_PYTHON:-python3.11}
+        # Floors of the project's own needs; what its tests need stays as it is.
+        floors=$(sed -n '/^install_requires/,/^$/s/^ *\([A-Za-z0-9_-]*\)>=\(.*\)$/\1==\2/p' "$project/setup.cfg" | grep -v '^torch==')
+        names=$(sed 's/==.*//' <<< "$floors" | paste -sd '|')
+        { grep -viE "^($names|torch)==" "$project/env/constraints.txt" || true; echo "$floors"; echo "$torch"; } > "$copy/env/constraints.txt"
+        ;;
+    newest)
+        if [ -z "${HPCGNN_PYTHON:-}" ]; then
+            for version in 3.14 3.13 3.12 3.11; do
+                # A name that a version manager only reserves is no Python.
+                ! "python$version" -c '' 2> /dev/null || { HPCGNN_PYTHON=python$version; break; }
+            done
+        fi
+        export HPCGNN_PYTHON=${HPCGNN_PYTHON:?no Python from 3.11 to 3.14}
+        echo "$torch" > "$copy/env/constraints.txt"
+        ;;
+    *) echo "expected oldest or newest, got '$which'" >&2; exit 2 ;;
+esac
+[ $# -gt 0 ] || set -- --part core --part kernels --part tools --part "ranks, first rooms" --part "ranks, other rooms"
+echo "$which: $("$HPCGNN_PYTHON" --version), $(paste -sd ' ' "$copy/env/constraints.txt" | cut -c1-600)"
+# Tests of the repository itself need its history.
+git -C "$project" rev-parse HEAD > /dev/null && git clone --quiet --bare "$project" "$copy/.git" && git -C "$copy" config core.bare false
+git -C "$copy" reset --quiet
+bash "$copy/env/test.sh" "$@"
