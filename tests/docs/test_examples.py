@@ -1,4 +1,4 @@
-"""The lines of Python on formats.md, results.md and measuring.md of docs/ read the files of a run, also with ids and
+"""The lines of Python on formats.md, results.md and traces.md of docs/ read the files of a run, also with ids and
 classes that pandas may change.
 """
 
@@ -117,7 +117,7 @@ CHECKS = {
     ("results.md", "read_csv"): joined_table,
     ("results.md", '"class_names" in file'): arrays,
     ("results.md", "row_of"): compared_with_labels,
-    ("measuring.md", "pop_metrics"): metrics_of_pop,
+    ("traces.md", "pop_metrics"): metrics_of_pop,
 }
 
 
