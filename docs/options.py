@@ -24,7 +24,7 @@ from partition_tools.cli.main import build_parser as build_tools_parser
 PAGE = Path(__file__).resolve().parent / "options.md"
 CHOICES = registry_choices()  # with the options that schedules declare
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
-# These commands take all options of another one, which has the table of them.
+# These commands take all options of another one, which has the list of them.
 # Of commands of partition_tools, {key: its field}.
 KEYS = {"import": import_graph.KEYS, "partition add": partition_graph.KEYS}
 LIKE = {"certify": "train", "estimate": "train", "import-weights": "train"}
@@ -45,7 +45,7 @@ Every option of every command. `python docs/options.py` writes this page from th
 `--set section.key=VALUE`, `--key VALUE`, and a line in a TOML file (`--config`) under its section, with `_` for `-`.
 The command line overrides the file, the file the preset, and the preset the `config.toml` of a resumed run. A default
 stands in parentheses after its option. All needs between semicolons must hold. A word in front, as in
-"links: …", is the task, the schedule or the model that the option needs.
+"links: …", is the task, the schedule or the model that the option needs. `--no-NAME` turns a switch off.
 
 """
 
@@ -77,7 +77,7 @@ def _commands(parser):
 
 
 def _command(title, name, command, about, commands, choices, described):
-    """The lines of a command: its heading, what it does, and a table for each of its groups.
+    """The lines of a command: its heading, what it does, and a list for each of its groups.
 
     described: {(option, meaning): title of the first command that has it}; options of earlier ones are named alone.
     """
@@ -85,7 +85,7 @@ def _command(title, name, command, about, commands, choices, described):
     other = commands.get(LIKE.get(name))
     known = set() if other is None else {option for action in other._actions for option in action.option_strings}
     if other is not None:
-        lines += [f"All options of [`hpcgnn {LIKE[name]}`](#hpcgnn-{LIKE[name]}), and:", ""]
+        lines += [f"All options of [{LIKE[name]}](#hpcgnn-{LIKE[name]}), and:", ""]
     plain, groups, again = [], [], {}
     for group in command._action_groups:
         taken = set() if group.title == name else known  # a command's own option may have the name of another one's
@@ -104,7 +104,8 @@ def _command(title, name, command, about, commands, choices, described):
             groups += _group(group.title, actions, choices)
     lines += _list([_written(action), _help(action)] for action in plain)
     for first, options in again.items():
-        groups += [f"As in [`{first}`](#{re.sub('[ -]+', '-', first)}): {', '.join(options)}.", ""]
+        short = first.removeprefix("hpcgnn ").removeprefix("python -m partition_tools ")
+        groups += [f"As in [{short}](#{re.sub('[ -]+', '-', first)}): {', '.join(options)}.", ""]
     return [*lines, *(_presets() if name == "train" else []), *groups]
 
 
@@ -123,12 +124,12 @@ def _keys(known, command):
 
 
 def _presets():
-    """The table of --preset."""
+    """The list of --preset."""
     rows = []
     for name, preset in PRESETS.items():
         options = " ".join(f"`{SECTION_OF[key]}.{key}={value}`" for key, value in preset.options.items())
-        rows.append([f"`{name}`", preset.about, options])
-    return ["### Presets", "", *_table(["`--preset`", "purpose", "options"], rows)]
+        rows.append([f"`{name}`", f"{preset.about}: {options}"])
+    return ["### Presets", "", *_list(rows)]
 
 
 def _shown(action):
@@ -142,10 +143,6 @@ def _group(title, actions, choices):
         rows = [_declared_row(action, choices) for action in actions]
         return [f"### {SECTION_TITLES[title]}: section `[{title}]`", "", *_list(rows)]
     return [f"Of {_escaped(title)}:", "", *_list([_written(action), _help(action)] for action in actions)]
-
-
-def _table(columns, rows):
-    return [_row(columns), "|" + "---|" * len(columns), *map(_row, rows), ""] if rows else []
 
 
 def _list(rows):
@@ -196,7 +193,7 @@ def _written(action):
     if not action.option_strings:
         return f"`{action.metavar or action.dest}`"
     if isinstance(action, argparse.BooleanOptionalAction):
-        return ", ".join(f"`{option}`" for option in action.option_strings)
+        return f"`{action.option_strings[0]}`"
     word = ""
     if action.nargs != 0:
         word = action.metavar or (None if action.choices else action.dest.upper())
@@ -225,16 +222,12 @@ def _sentence(text):
     return _escaped(text[:1].upper() + text[1:] + ".")
 
 
-def _row(cells):
-    return "| " + " | ".join(map(_escaped, cells)) + " |"
-
-
 def _escaped(text):
-    """Text that stays text in a table: bars and angles, other than in code, where only bars matter."""
+    """Text that stays text on the page."""
     parts = re.split(r"(`[^`]*`)", text)
     plain = [re.sub(r"(?<!\*)\*(?!\*)|[_~]", r"\\\g<0>", part).replace("<", "&lt;") for part in parts[::2]]
     parts[::2] = plain
-    return "".join(parts).replace("|", "\\|")
+    return "".join(parts)
 
 
 if __name__ == "__main__":
