@@ -61,11 +61,6 @@ def held_out_edges(names):
     assert order[names["negatives"]].tolist() == GIVEN["edge_neg"] and names["edges"].keys() == {"val", "test"}
 
 
-def clusters_to_ranks(names):
-    assert np.bincount(names["rank_of_node"]).sum() == N and set(names["rank_of_node"]) == {0, 1}
-    assert names["halo_rows"] > 0
-
-
 def records(names):
     assert len(names["losses"]) == 6 and all(second > 0 for second in names["seconds"])
 
@@ -111,7 +106,6 @@ def metrics_of_pop(names):
 CHECKS = {
     ("formats.md", "topology/indptr"): graph_file,
     ("formats.md", "links/test/negatives"): held_out_edges,
-    ("formats.md", "rank_of_cluster"): clusters_to_ranks,
     ("formats.md", "metrics.jsonl"): records,
     ("formats.md", "checkpoints"): checkpoint,
     ("results.md", "read_csv"): joined_table,
