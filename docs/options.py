@@ -147,7 +147,7 @@ def _group(title, actions, choices):
 
 def _list(rows):
     """Rows of an option and its meaning as the items of a list."""
-    items = [f"* {name}" + (f": {_escaped(meaning)}" if meaning else "") for name, meaning in rows]
+    items = [f"* {name}" + (f": {_linked(_escaped(meaning))}" if meaning else "") for name, meaning in rows]
     return [*items, ""] if items else []
 
 
@@ -220,6 +220,11 @@ def _meaning(action):
 def _sentence(text):
     text = " ".join((text or "").split()).rstrip(".")
     return _escaped(text[:1].upper() + text[1:] + ".")
+
+
+def _linked(text):
+    """Text with links to the pages that it names."""
+    return re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text)
 
 
 def _escaped(text):
