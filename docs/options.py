@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/options.md: a table of the options of every command, from the parsers that read the command lines.
+"""Writes docs/options.md: a list of the options of every command, from the parsers that read the command lines.
 
     python docs/options.py [FILE]
 
@@ -24,7 +24,7 @@ from partition_tools.cli.main import build_parser as build_tools_parser
 PAGE = Path(__file__).resolve().parent / "options.md"
 CHOICES = registry_choices()  # with the options that schedules declare
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
-# These commands take all options of another one, which has the table of them.
+# These commands take all options of another one, which has the list of them.
 # Of commands of partition_tools, {key: its field}.
 KEYS = {"import": import_graph.KEYS, "partition add": partition_graph.KEYS}
 LIKE = {"certify": "train", "estimate": "train", "import-weights": "train"}
@@ -43,8 +43,9 @@ Every option of every command. `python docs/options.py` writes this page from th
 
 `hpcgnn train --help` lists the flags in **bold** below. All other keys of the configuration have three spellings:
 `--set section.key=VALUE`, `--key VALUE`, and a line in a TOML file (`--config`) under its section, with `_` for `-`.
-The command line overrides the file, the file the preset, and the preset the `config.toml` of a resumed run. In the
-column "has an effect with" all parts between semicolons must hold.
+The command line overrides the file, the file the preset, and the preset the `config.toml` of a resumed run. A default
+stands in parentheses after its option. All needs between semicolons must hold. A word in front, as in
+"links: …", is the task, the schedule or the model that the option needs. `--no-NAME` turns a switch off.
 
 """
 
@@ -59,7 +60,7 @@ def main(path: Path = PAGE) -> None:
         for name, command, about in commands:
             others = dict(c[:2] for c in commands)
             lines += _command(f"{program} {name}", name, command, about, others, choices, described)
-            lines += _keys(KEYS.get(name, {}))
+            lines += _keys(KEYS.get(name, {}), command)
     path.write_text(HEAD + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
@@ -76,7 +77,7 @@ def _commands(parser):
 
 
 def _command(title, name, command, about, commands, choices, described):
-    """The lines of a command: its heading, what it does, and a table for each of its groups.
+    """The lines of a command: its heading, what it does, and a list for each of its groups.
 
     described: {(option, meaning): title of the first command that has it}; options of earlier ones are named alone.
     """
@@ -84,7 +85,7 @@ def _command(title, name, command, about, commands, choices, described):
     other = commands.get(LIKE.get(name))
     known = set() if other is None else {option for action in other._actions for option in action.option_strings}
     if other is not None:
-        lines += [f"All options of [`hpcgnn {LIKE[name]}`](#hpcgnn-{LIKE[name]}), and:", ""]
+        lines += [f"All options of [{LIKE[name]}](#hpcgnn-{LIKE[name]}), and:", ""]
     plain, groups, again = [], [], {}
     for group in command._action_groups:
         taken = set() if group.title == name else known  # a command's own option may have the name of another one's
@@ -101,31 +102,34 @@ def _command(title, name, command, about, commands, choices, described):
             plain += actions
         elif actions:
             groups += _group(group.title, actions, choices)
-    lines += _table(["option", "meaning"], [[_written(action), _help(action)] for action in plain])
+    lines += _list([_written(action), _help(action)] for action in plain)
     for first, options in again.items():
-        groups += [f"As in [`{first}`](#{re.sub('[ -]+', '-', first)}): {', '.join(options)}.", ""]
+        short = first.removeprefix("hpcgnn ").removeprefix("python -m partition_tools ")
+        groups += [f"As in [{short}](#{re.sub('[ -]+', '-', first)}): {', '.join(options)}.", ""]
     return [*lines, *(_presets() if name == "train" else []), *groups]
 
 
-def _keys(known):
-    """A table of the keys of --set. known: {key: its field}."""
+def _keys(known, command):
+    """A list of the keys of --set that no flag of the command has. known: {key: its field}."""
+    meant = {_help(action) for action in command._actions}
     rows = []
     for name, declared in sorted(known.items()):
         words = declared.metadata["choices"]
         meaning = declared.metadata["help"] + (f": {', '.join(words)}" if words else "")
-        kept = declared.default
-        default = ("yes" if kept else "no") if isinstance(kept, bool) else f"`{kept}`" if kept not in (None, ()) else ""
-        rows.append([f"`{name}`", default, meaning])
-    return ["Keys of `--set`:", "", *_table(["key", "default", "meaning"], rows)] if rows else []
+        rows.append([f"`{name}`" + _default(declared.default), meaning])
+    flags = [name for name, meaning in rows if meaning in meant]
+    rows = [row for row in rows if row[0] not in flags]
+    same = [f"Keys of the flags above: {', '.join(flags)}.", ""] if flags else []
+    return ["Keys of `--set`:", "", *_list(rows), *same] if rows else []
 
 
 def _presets():
-    """The table of --preset."""
+    """The list of --preset."""
     rows = []
     for name, preset in PRESETS.items():
         options = " ".join(f"`{SECTION_OF[key]}.{key}={value}`" for key, value in preset.options.items())
-        rows.append([f"`{name}`", preset.about, options])
-    return ["### Presets", "", *_table(["`--preset`", "purpose", "options"], rows)]
+        rows.append([f"`{name}`", f"{preset.about}: {options}"])
+    return ["### Presets", "", *_list(rows)]
 
 
 def _shown(action):
@@ -134,28 +138,34 @@ def _shown(action):
 
 
 def _group(title, actions, choices):
-    """A table under the title of a group; one of declared options says with what else they have an effect."""
+    """A list under the title of a group; one of declared options has the needs of each."""
     if title in SECTION_TITLES and all(action.dest in SECTION_OF for action in actions):
-        columns = ["option", "default", "meaning", "has an effect with"]
         rows = [_declared_row(action, choices) for action in actions]
-        return [f"### {SECTION_TITLES[title]}: section `[{title}]`", "", *_table(columns, rows)]
-    rows = [[_written(action), _help(action)] for action in actions]
-    return [f"Of {_escaped(title)}:", "", *_table(["option", "meaning"], rows)]
+        return [f"### {SECTION_TITLES[title]}: section `[{title}]`", "", *_list(rows)]
+    return [f"Of {_escaped(title)}:", "", *_list([_written(action), _help(action)] for action in actions)]
 
 
-def _table(columns, rows):
-    return [_row(columns), "|" + "---|" * len(columns), *map(_row, rows), ""] if rows else []
+def _list(rows):
+    """Rows of an option and its meaning as the items of a list."""
+    items = [f"* {name}" + (f": {_linked(_escaped(meaning))}" if meaning else "") for name, meaning in rows]
+    return [*items, ""] if items else []
+
+
+def _default(kept):
+    """The default of an option in parentheses, behind its name; none of switches that are off."""
+    return " (yes)" if kept is True else f" (`{kept}`)" if kept not in (None, "", ()) and kept is not False else ""
 
 
 def _declared_row(action, choices):
-    """An option of the configuration: as it is written, its default, its help, and what it needs."""
+    """An option of the configuration: as it is written, with its default; its help, and what it needs."""
     declared = DECLARED[action.dest]
-    kept = declared.default
-    default = ("yes" if kept else "no") if isinstance(kept, bool) else f"`{kept}`" if kept != "" else ""
     written, rules = _written(action), declared.metadata
-    meaning = f"{rules['help']}. {rules['details']}".rstrip(". ")
-    name = f"**{written}**" if rules["flag"] else written
-    return [name, default, re.sub(r" \(default: [^()]*\)", "", meaning), _effect(rules, declared.name, choices)]
+    meaning = re.sub(r" \(default: [^()]*\)", "", f"{rules['help']}. {rules['details']}".rstrip(". "))
+    needs = _effect(rules, declared.name, choices)
+    if re.sub(r"^--\w+ ", "", needs.replace("`", "")) == meaning.partition(": ")[0]:
+        needs = ""  # the meaning begins with it
+    name = (f"**{written}**" if rules["flag"] else written) + _default(declared.default)
+    return [name, meaning + (f". Needs {needs}" if needs else "")]
 
 
 def _effect(rules, name, choices):
@@ -183,7 +193,7 @@ def _written(action):
     if not action.option_strings:
         return f"`{action.metavar or action.dest}`"
     if isinstance(action, argparse.BooleanOptionalAction):
-        return ", ".join(f"`{option}`" for option in action.option_strings)
+        return f"`{action.option_strings[0]}`"
     word = ""
     if action.nargs != 0:
         word = action.metavar or (None if action.choices else action.dest.upper())
@@ -212,16 +222,17 @@ def _sentence(text):
     return _escaped(text[:1].upper() + text[1:] + ".")
 
 
-def _row(cells):
-    return "| " + " | ".join(map(_escaped, cells)) + " |"
+def _linked(text):
+    """Text with links to the pages that it names."""
+    return re.sub(r"docs/([\w-]+)\.md", r"[\1](\1.md)", text)
 
 
 def _escaped(text):
-    """Text that stays text in a table: bars and angles, other than in code, where only bars matter."""
+    """Text that stays text on the page."""
     parts = re.split(r"(`[^`]*`)", text)
     plain = [re.sub(r"(?<!\*)\*(?!\*)|[_~]", r"\\\g<0>", part).replace("<", "&lt;") for part in parts[::2]]
     parts[::2] = plain
-    return "".join(parts).replace("|", "\\|")
+    return "".join(parts)
 
 
 if __name__ == "__main__":

@@ -30,14 +30,12 @@ class DataConfig:
     partition: str = option(
         "",
         "stored map of clusters to ranks; super-nodes, random-nodes: a random one",
-        details="No name: the file's default, and rank 0 makes a map where the file has none for the number of ranks. "
-        "super-nodes deals the file's clusters, random-nodes nodes; both are for experiments.",
+        details="No name: the file's default, or a map that is made at the start. Random ones are for experiments.",
     )
     replicas: int = option(
         1,
         "groups of ranks with the whole graph each, for tasks with snapshots",
-        details="Each group has P / R ranks and a map for so many. Groups share the snapshots of a step. Results are "
-        "the same for every number.",
+        details="Each has P / R ranks and a map for so many. Results are the same for every number.",
         least=1,
         needs={"task": Having("reads_on")},
         strict=True,

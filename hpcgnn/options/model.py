@@ -22,8 +22,8 @@ class ModelConfig:
     input_dropout: str = option(
         "scaled",
         "first layer's dropout: kept aggregate (scaled or not), raw features, none",
-        details="scaled: a node with d in-edges gets 1/√d of the noise, as a mean of d dropped rows has. "
-        "aggregate: all of the noise. Dropout of raw dense features takes an exchange in every epoch.",
+        details="scaled: 1/√d of the noise at a node with d in-edges, as a mean of d dropped rows has. aggregate: "
+        "all of it. Dropout of raw dense features takes an exchange in every epoch.",
         choices=("scaled", "aggregate", "raw", "none"),
     )
     keep_input: str = option(
@@ -38,15 +38,13 @@ class ModelConfig:
     keep: str = option(
         "exact",
         "format of what layers keep for the gradient",
-        details="int8: kept inputs, outputs and projections are rounded at random, in blocks of 256 columns with a "
-        "scale each. The forward pass is unchanged, and gradients are right in the mean.",
+        details="int8: rounded at random to a byte; gradients are right in the mean (docs/less-memory.md).",
         choices=("exact", "int8"),
         on_resume="same",
     )
     heads: int = option(
         4,
         "attention heads of hidden layers",
-        details="--hidden is the width of each head.",
         least=1,
         by_model=True,
     )

@@ -27,16 +27,14 @@ class RunConfig:
     precision: str = option(
         "fp32",
         "precision of parameters and arithmetic (docs/less-memory.md)",
-        details="mixed (gcn, sage): fp32, with hidden states stored and sent in bf16, in half "
-        "the memory and half the bytes. Products, aggregates and norms are fp32.",
+        details="mixed (gcn, sage): hidden states are stored and sent in bf16.",
         flag=True,
         choices=("fp32", "fp64", "mixed"),
     )
     comm: str = option(
         "mpi",
         "transport of messages (docs/cluster.md)",
-        details="mpi: the MPI library of mpi4py. torch: gloo of torch.distributed, without an MPI library, by "
-        "torchrun's variables. oneccl, ccl: Intel's oneCCL.",
+        details="torch: gloo of torch.distributed, without an MPI library. oneccl, ccl: Intel's oneCCL.",
         flag=True,
         choices="transports",
     )
@@ -52,7 +50,7 @@ class RunConfig:
     profile_memory: bool = option(
         False,
         "record the memory peaks of every phase on every rank",
-        details="The record has an account of tensors. It costs about half a millisecond per epoch.",
+        details="The record has an account of tensors.",
     )
     stop_before: float = option(
         0.0,

@@ -19,22 +19,20 @@ class ScheduleConfig:
     halo: str = option(
         "auto",
         "rows between ranks: all boundary rows, or fewest rows and sums",
-        details="rows: the rows of all boundary nodes. least: rows or sums of rows, whichever are fewer; exact, for "
-        "layers that make sums. auto: least where it is possible and saves a twentieth of the rows.",
+        details="least: rows or sums of rows, whichever are fewer; exact. auto: least where it saves a twentieth of "
+        "the rows.",
         choices=("auto", "rows", "least"),
     )
     intra_node: str = option(
         "auto",
         "ranks of a node exchange messages, or read shared memory",
-        details="auto: shared where that saves a twentieth of the rows between nodes (docs/schedules.md). Results "
-        "differ by rounding.",
+        details="auto: shared where that saves a twentieth of the rows between nodes (docs/schedules.md).",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(
         "fp32",
         "format of features and gradients between ranks in training",
-        details="fp32: unchanged (fp64 with --precision fp64). bf16: half the bytes. int8: a fourth, "
-        "with a scale per row and random rounding. Attention logits and evaluation stay unchanged.",
+        details="bf16: half the bytes. int8: a fourth. Attention logits and evaluation stay unchanged.",
         flag=True,
         choices=("fp32", "bf16", "int8"),
         needs={"schedule": Having("narrows_rows"), "correct_every": range(1, 2**31)},

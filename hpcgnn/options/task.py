@@ -28,8 +28,7 @@ class TaskConfig:
     loss: str = option(
         "auto",
         "loss",
-        details="auto: the first of each task. Classification and multilabel: cross-entropy. Regression: mse, "
-        "mae, or huber (absolute beyond an error of 1), of targets on their --target-scale.",
+        details="auto: the first of each task (docs/models.md). huber: absolute beyond an error of 1.",
         choices="losses",
     )
     target_scale: str = option(

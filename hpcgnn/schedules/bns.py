@@ -39,8 +39,7 @@ class BnsConfig(ScheduleConfig):
     boundary_rate: float = option(
         0.1,
         "bns: probability of a boundary node in an epoch",
-        details="Bytes fall to this share of those of sar (gat: 3/2 of it). 1 gives sar, 0 leaves ranks alone. "
-        "Evaluation uses all nodes.",
+        details="1 gives sar, 0 leaves ranks alone. Evaluation uses all nodes.",
         least=0.0,
         most=1.0,
         schedules=("bns",),

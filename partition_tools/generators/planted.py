@@ -1,10 +1,9 @@
-"""A graph with communities, skewed degrees and a task that its structure helps with: the degree-corrected planted
-partition.
+"""A graph with communities, skewed degrees, and a task that its structure helps with.
 
-The stochastic block model with degree correction (Karrer and Newman, Phys. Rev. E 83, 2011): each node has an expected
-degree from a truncated power law. Each class consists of several communities. An edge's second end is drawn in
-proportion to expected degree from the first one's community, class, or the whole graph. Like real graphs it has hubs,
-isolated nodes and uneven parts, and METIS finds good cuts in it.
+The degree-corrected planted partition is the stochastic block model with degree correction (Karrer and Newman, Phys.
+Rev. E 83, 2011): each node has an expected degree from a truncated power law. Each class consists of several
+communities. An edge's second end is drawn in proportion to expected degree from the first one's community, class, or
+the whole graph. Like real graphs it has hubs, isolated nodes and uneven parts, and METIS finds good cuts in it.
 
 Types carry information. The first half of R edge types (rounded up) belongs to edges within a class, the rest to edges
 between classes. An edge has a type of its half with a chance of 90 %. So a relational network can learn which

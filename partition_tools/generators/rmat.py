@@ -1,5 +1,4 @@
-"""R-MAT, the recursive matrix model of Graph500: very skewed degrees, hardly any good cut, so the hard case of
-partitioning.
+"""R-MAT, the recursive matrix model of Graph500, with very skewed degrees and hardly any good cut.
 
 Chakrabarti, Zhan, Faloutsos, "R-MAT: A Recursive Model for Graph Mining", SDM 2004; the default quadrant probabilities
 are Graph500's. For n nodes the matrix has 2^ceil(log2 n) rows. Edges that touch a row from n up are drawn again, so n

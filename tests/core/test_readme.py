@@ -97,7 +97,5 @@ def run_one(line, folder):
 
 
 def test_the_quick_start_has_the_same_commands(six):
-    """docs/quickstart.md explains the six commands, and docs/extending.md the example of a layer."""
+    """docs/quickstart.md explains the six commands."""
     assert "\n".join(six) in read("quickstart.md")
-    (layer,) = blocks(README.read_text(encoding="utf-8"), "python")
-    assert layer in blocks(read("extending.md"), "python")

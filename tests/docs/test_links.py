@@ -25,7 +25,6 @@ READMES = [
     *sorted(ROOT.glob("[a-z]*/*/README.md")),
 ]
 TEXTS = [*PAGES, *READMES]
-# Pages that another change is to bring: docs/site/hooks.py stands in for them.
 FOLDERS = ("hpcgnn", "partition_tools", "jobs", "env", "tests", "docs")
 # What a page may name as an example of something that is not here.
 EXAMPLES = {"jobs/sites/mine.sh", "jobs/SCRIPT", "tests/kernels/test_name.py", "tests/kernels/test_NAME.py"}

@@ -31,7 +31,7 @@ set +u; . "$1"; type deactivate > /dev/null
 case ${SITE_LAUNCHER:-} in srun* | "") launcher=${SITE_LAUNCHER:-} ;; *) launcher=$($SITE_LAUNCHER -n 2) ;; esac
 echo "${SITE_CPUS_PER_NODE:-}|${SITE_RANKS_PER_NODE:-}|${SBATCH_PARTITION:-}|$(echo $loaded)|$launcher"
 env | sort"""
-HEADINGS = ("| site file |", "| memory of a node |", "| launcher |", "| address |")
+HEADINGS = ("| site file |", "| memory of a node |", "| address |")
 # The variables of a network's libraries, by the first word of its cell in the page.
 NETWORKS = {"Slingshot": "MPICH_OFI|FI_CXI", "first": "MPICH_OFI", "InfiniBand": "I_MPI|OMPI|UCX", "EFA": "FI_PROVIDER"}
 
@@ -76,7 +76,7 @@ def test_an_example_leaves_its_modules_and_launcher(site, left):
 
 @pytest.mark.parametrize("site", rows())
 def test_a_site_leaves_what_its_rows_have(site, left):
-    _, cores, ranks, partition, *_, network, _, modules, launcher, address, read, unread = rows()[site]
+    _, cores, ranks, partition, modules, launcher, _, network, _, address, read, unread = rows()[site]
     line, *exported = left(site)
     assert line == "|".join([cores, ranks, partition, modules, launcher])
     assert not ranks or int(cores) % int(ranks) == 0 and int(cores) // int(ranks) <= 18

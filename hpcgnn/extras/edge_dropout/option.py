@@ -29,7 +29,7 @@ class EdgeDropoutConfig(ModelConfig):
     edge_dropout: float = option(
         0.0,
         "probability with which an edge is left out of a training epoch",
-        details="For all layers of an epoch alike. Evaluation uses all edges (docs/models.md).",
+        details="Evaluation uses all edges (docs/models.md).",
         least=0.0,
         below=1.0,
         schedules=("sar",),

@@ -51,7 +51,7 @@ class LinksConfig(TaskConfig):
     negatives: int = _option(
         1,
         "links: drawn negative sources of every training edge",
-        details="They are drawn anew in every epoch.",
+        details="Drawn anew in every epoch.",
         least=1,
         most=1024,
     )

@@ -47,16 +47,14 @@ class MeshGraphNetConfig(ModelConfig):
     kept_states: int = option(
         0,
         "meshgraphnet: states of layers that are kept at a time; 0: all",
-        details="The gradient makes those of other layers again, each from the nearest that is kept. Results do not "
-        "change.",
+        details="The gradient makes the others again. Results do not change.",
         least=0,
         by_model=True,
     )
     edge_states: str = option(
         "updated",
         "meshgraphnet: a layer reads updated edges, or encoded ones",
-        details="updated: the edges of the layer before. encoded: the encoder's edges in each layer, as in nekRS-ML's "
-        "Dist-GNN. One matrix of edges is then kept for all layers.",
+        details="encoded: as in Dist-GNN of nekRS-ML; one matrix of edges is kept for all layers.",
         choices=("updated", "encoded"),
         by_model=True,
         on_resume="same",

@@ -36,13 +36,12 @@ class FieldsConfig(TaskConfig):
     input_fields: str = _option(
         ALL,
         "fields: names of the fields that the model sees",
-        details="Names are joined by commas. all: every field of the graph file. Other inputs than targets are read at "
-        "each time.",
+        details="Names are joined by commas. Other inputs than targets are read at each time.",
     )
     target_fields: str = _option(
         ALL,
         "fields: names of the fields that the model predicts",
-        details="Names are joined by commas. all: every field of the graph file.",
+        details="Names are joined by commas.",
     )
     target_kind: str = _option(
         "auto",
@@ -57,34 +56,33 @@ class FieldsConfig(TaskConfig):
     history: int = _option(
         1,
         "fields: times that the model sees, --lag apart",
-        details="The last time is that of the inputs.",
         least=1,
         most=64,
     )
     rollout: int = _option(
         1,
         "fields: steps of the model in a training step, with gradients",
-        details="Each step but the first sees the forecast of the step before. The loss is the mean over the steps.",
+        details="Each step but the first sees the forecast of the step before.",
         least=1,
         most=1024,
     )
     snapshots_per_step: int = _option(
         1,
         "fields: start times whose gradients one step averages",
-        details="A rank computes one start time after another, and holds the activations of one.",
+        details="A rank holds the activations of one.",
         least=1,
     )
     noise: float = _option(
         0.0,
         "fields: deviation of noise on inputs that are targets",
-        details="The unit is the deviation of each input column. Draws depend on node, time and column. The target of "
-        "a change leads from the noisy value to the true one.",
+        details="In deviations of each input column. The target of a change leads from the noisy value to the true "
+        "one.",
         least=0,
     )
     field_weights: str = _option(
         "",
         "fields: weights of the targets in the loss, as u=1,p=0.1",
-        details="Each column of a field has its weight. Other targets have the weight 1.",
+        details="Other targets have the weight 1.",
         check=weights_of,
     )
 

@@ -37,8 +37,8 @@ class OffloadConfig(RunConfig):
     memory: str = option(
         AUTO,
         "memory of a node's ranks, such as 48G, auto, or none",
-        details="Saved activations and features that do not fit go to a scratch file; results stay the same. auto: "
-        "memory of the machine, or of the job's share. none: no limit.",
+        details="Activations and features that do not fit go to a scratch file; results stay the same "
+        "(docs/less-memory.md).",
         flag=True,
         check=said_memory,
     )

@@ -38,7 +38,7 @@ class LabelReuseConfig(TaskConfig):
     label_reuse: float = option(
         0.0,
         "share of training nodes with labels as inputs; 0: none",
-        details="In each epoch this share, drawn anew, has labels, and the loss is taken on the others. 0.5 is usual.",
+        details="Drawn anew in each epoch; the loss is taken on the others. 0.5 is usual.",
         least=0.0,
         below=1.0,
         on_resume="same",

@@ -55,8 +55,7 @@ class StaleConfig(ScheduleConfig):
     stale_epochs: int = option(
         1,
         "stale: age of remote rows and gradients in epochs; 0: sar",
-        details="New rows are exchanged in the background. Memory: the halo of all layers, for one epoch more than "
-        "this.",
+        details="New rows are exchanged in the background (docs/schedules.md).",
         least=0,
         schedules=("stale",),
     )

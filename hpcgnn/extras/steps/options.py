@@ -22,8 +22,7 @@ class StepsConfig(ScheduleConfig):
     steps: int = option(
         8,
         "historical, batches: optimizer steps of an epoch; 1: sar",
-        details="Each step is on a share of the clusters of the graph file. historical: rows of other shares are of "
-        "the last time they were computed. batches: all rows that the share's training nodes depend on are computed.",
+        details="Each step is on a share of the clusters of the graph file (docs/schedules.md).",
         least=1,
         schedules=NAMES,
         on_resume="same",
@@ -31,8 +30,7 @@ class StepsConfig(ScheduleConfig):
     history_dtype: str = option(
         "fp32",
         "historical: format of the last rows that are kept",
-        details="bf16: half the bytes, also of their messages. int8: a fourth, with a scale per row and random "
-        "rounding. Sums read rows in this format, fresh ones as well. For layers that sum rows with given weights.",
+        details="bf16: half the bytes, also of messages. int8: a fourth. For layers that sum rows with given weights.",
         choices=("fp32", "bf16", "int8"),
         schedules=("historical",),
         on_resume="same",
@@ -40,8 +38,7 @@ class StepsConfig(ScheduleConfig):
     extra_rows: float = option(
         0.0,
         "historical: computed rows of other shares, as a part of own ones",
-        details="They have most edges to the rows of the step. Gradients reach their edges, too, and an epoch computes "
-        "this part more rows (docs/schedules-measured.md).",
+        details="Those with most edges to the rows of the step (docs/schedules-measured.md).",
         least=0.0,
         most=100.0,
         schedules=("historical",),

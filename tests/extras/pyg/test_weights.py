@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from core.forked import train
-from pages import example
+from pages import read
 
 from hpcgnn.__main__ import main
 from hpcgnn.app.weights import ENTRY, LIBRARIES
@@ -175,14 +175,14 @@ def test_a_file_of_weights_names_no_code(tmp_path):
 @pytest.mark.parametrize("name", MODELS)
 def test_pyg_computes_the_same_and_its_weights_come_in(runs, predicted, tmp_path, capsys, name):
     """Weights of a network that has never been here: other values, biases before the batch norm, running statistics.
-    The recipe of docs/results.md builds the network from an exported file.
+    docs/pyg_network.py builds the network from an exported file.
     """
     pytest.importorskip("torch_geometric", reason="PyG is not installed")
     run_dir, graph, options = runs(name)
     assert call("export", run_dir, "-o", tmp_path / "m.safetensors", "--to", "pyg", "--weights", "last") == 0
     names, arrays = {}, np.load(graph.with_suffix(".npz"))
     file = repr(str(tmp_path / "m.safetensors"))
-    exec(example("results.md", "class Net").replace('"pyg.safetensors"', file), names)
+    exec(read("pyg_network.py").replace('"pyg.safetensors"', file), names)
     network = names["net"]
     x, edges = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["edge_index"])
     more = {key: torch.from_numpy(arrays[key]) for key in ("edge_weight", "edge_type", "node_type") if key in arrays}

@@ -78,9 +78,7 @@ def test_heads_say_where_they_stand():
 
 
 def test_the_table_of_the_manual_has_all_of_them():
-    rows = re.findall(
-        r"^\| `([\w-]+)\.toml` \|.*\| (yes|no) \|$", (ROOT / "docs" / "recipes.md").read_text(), re.MULTILINE
-    )
-    assert [f"{name}.toml" for name, _ in rows] == [path.name for path in CONFIGS]
-    for name, run in rows:
-        assert f"# Run here: {run}" in (ROOT / "jobs" / "configs" / f"{name}.toml").read_text()
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    assert re.findall(r"^\| `([\w-]+\.toml)` \|", text, re.MULTILINE) == [path.name for path in CONFIGS]
+    (run,) = (path.name for path in CONFIGS if "# Run here: yes" in path.read_text())
+    assert f"`{run}` alone was run here" in text
