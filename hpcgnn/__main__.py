@@ -67,7 +67,6 @@ def build_parser(choices: Choices | None) -> Parser:
     """The argument parser. choices: names from the registries; None: of the commands that read files only."""
     parser = Parser(
         prog="hpcgnn",
-        allow_abbrev=False,
         description="Full-batch graph neural networks on MPI ranks.",
         epilog="Graph files are made by `python -m partition_tools`.",
     )
@@ -88,9 +87,7 @@ def build_parser(choices: Choices | None) -> Parser:
 
 def add_report(commands: Commands) -> None:
     """`hpcgnn report`."""
-    report = commands.add_parser(
-        "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
-    )
+    report = commands.add_parser("report", help="tables, figures and one page from run directories; studies of scaling")
     report_command.add_arguments(report)
     report.set_defaults(process=lambda arguments, choices: report_command.report(arguments))
 
@@ -100,7 +97,7 @@ def add_doctor(commands: Commands, choices: Choices) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
-        description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on. Exit code 1 if "
+        description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on.\nExit code 1 if "
         "something is wrong.",
     )
     add_declared(doctor, RANK_OPTIONS, choices)

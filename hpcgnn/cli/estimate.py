@@ -23,11 +23,7 @@ copies of a rank. Option --like adds the least and the most seconds, scaled by t
 def add_estimates(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn estimate`."""
     estimate = commands.add_parser(
-        "estimate",
-        allow_abbrev=False,
-        help="memory, messages and time of a job on any number of ranks",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "estimate", help="memory, messages and time of a job on any number of ranks", description=DESCRIPTION
     )
     own = estimate.add_argument_group("estimate")
     own.add_argument(

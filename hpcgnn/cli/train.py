@@ -21,14 +21,7 @@ preset the config.toml of a resumed run. The log names options without effect.""
 
 def add_train(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn train`."""
-    train = commands.add_parser(
-        "train",
-        allow_abbrev=False,
-        help="train a model on a graph file",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
+    train = commands.add_parser("train", help="train a model on a graph file", description=DESCRIPTION, epilog=EPILOG)
     train.add_argument("--config", metavar="FILE.toml", help="options from this file, as a run's config.toml")
     add_trust(train)
     add_dry_run(train)

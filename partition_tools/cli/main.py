@@ -5,7 +5,6 @@ run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fa
 interrupted.
 """
 
-import argparse
 import difflib
 import shlex
 import sys
@@ -48,17 +47,10 @@ def build_parser() -> Parser:
         prog="python -m partition_tools",
         epilog=EPILOG,
         description="Make, partition and check graph files for full-batch training.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        sub = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        sub = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
         module.configure(sub)
         sub.set_defaults(run=module.run)
     parser.elsewhere = dict.fromkeys(("train", "evaluate", "predict", "report", "estimate", "doctor"), "hpcgnn")

@@ -95,11 +95,9 @@ def add_certify(commands: Commands, choices: Choices) -> None:
     """`hpcgnn certify`."""
     certify = commands.add_parser(
         "certify",
-        allow_abbrev=False,
         conflict_handler="resolve",  # --steps is also a key of schedules, which are refused here
         help="whether several numbers of ranks learn the same, to rounding",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     certify.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
     add_trust(certify)

@@ -46,11 +46,7 @@ model must be the same as in its training; a file of `hpcgnn export` has them. O
 def add_import_weights(commands: Commands, choices: Choices) -> None:
     """`hpcgnn import-weights`."""
     command = commands.add_parser(
-        "import-weights",
-        allow_abbrev=False,
-        help="a run directory of weights that were trained elsewhere",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=IMPORT,
+        "import-weights", help="a run directory of weights that were trained elsewhere", description=IMPORT
     )
     command.add_argument("file", metavar="FILE", help="the weights: .safetensors, or .pt with a state dict")
     command.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
