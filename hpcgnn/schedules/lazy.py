@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import torch
 
-from hpcgnn.comm import Communicator, SoloCommunicator
+from hpcgnn.comm.communicator import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph

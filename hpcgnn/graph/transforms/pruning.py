@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph, with_halo

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
 from hpcgnn.exchange.send_matrix import PartialSums, SendMatrix
 from hpcgnn.graph.blocks import edges_of, halo_blocks
