@@ -15,8 +15,9 @@ from torch import nn
 from torch.nn import functional
 
 from hpcgnn.extras.meshes.chain import chain, chain_backward
+from hpcgnn.extras.meshes.mapped_rows import map_rows
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors, map_rows
+from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors
 from hpcgnn.ops.row_tiles import picked
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
