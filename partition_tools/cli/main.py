@@ -5,7 +5,6 @@ run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fa
 interrupted.
 """
 
-import difflib
 import shlex
 import sys
 from collections.abc import Iterable
@@ -81,8 +80,8 @@ def _refuse(word: str, flags: Iterable[str], prog: str) -> None:
         remedy = f"{flag} perhaps"
     if not remedy and "--relabel" in flags:
         names = {name: name for name in import_graph.KEYS} | {name.split(".")[1]: name for name in import_graph.KEYS}
-        near = difflib.get_close_matches(given.strip("-").replace("-", "_"), names, 1)
-        remedy = f"--set {names[near[0]]}=VALUE perhaps" if near else None
+        near = likely(given.strip("-"), names)
+        remedy = f"--set {names[near]}=VALUE perhaps" if near else None
     raise ConfigError(f"{given} is no option: {f'{remedy}; ' if remedy else ''}see `{prog} --help`")
 
 
