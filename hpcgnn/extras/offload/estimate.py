@@ -28,7 +28,7 @@ class LimitTable:
     name = "within"
 
     def __init__(self, config: Config) -> None:
-        self._config, self._said = config, options_of(config).memory
+        self._said = options_of(config).memory
         self._bytes = said_memory(self._said) or 0
 
     def values(self, forecast: Forecast, place: TargetNode) -> dict[str, Any]:
