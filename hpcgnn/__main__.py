@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `doctor` …
+"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `doctor` …
 
 Sub-commands name one function each. torch is imported only after the cores of the process are read, and the allocator
 and the waiting policy of OpenMP are set. Its libraries bind the main thread, and read both, when they load.
@@ -17,7 +17,6 @@ if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
 from hpcgnn import fork_server
 from hpcgnn.cli.arguments import RANK_OPTIONS, about_unknown, add_declared, asked_early
 from hpcgnn.cli.commands import COMMANDS, Commands
-from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export
@@ -77,8 +76,7 @@ def build_parser(choices: Choices | None) -> Parser:
     else:
         add_train(commands, choices)
         add_report(commands)
-        own = (add_evaluate, add_predict, add_export, add_estimates)
-        for add in (*own, *COMMANDS.values(), add_doctor):
+        for add in (add_evaluate, add_predict, add_export, *COMMANDS.values(), add_doctor):
             add(commands, choices)
     parser.elsewhere = dict.fromkeys(OF_THE_TOOLS, "python -m partition_tools")
     parser.name_commands()

@@ -7,8 +7,8 @@ from tabulate import tabulate
 
 from hpcgnn.app.out_of_memory import ADVICE
 from hpcgnn.config import Config
-from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.results import TargetNode, size_in_words
+from hpcgnn.extras.estimate.forecast import Forecast
+from hpcgnn.extras.estimate.results import TargetNode, size_in_words
 from hpcgnn.extras.offload.features import (
     Placing,
     bytes_of_constants,

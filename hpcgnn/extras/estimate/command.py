@@ -45,7 +45,7 @@ def add_estimates(commands: Any, choices: Choices) -> None:
 
 def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Estimate a job."""
-    from hpcgnn.estimate.estimate_command import estimate
+    from hpcgnn.extras.estimate.estimate_command import estimate
 
     filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     given = {**preset_of(arguments)[0], **filed, **typed}
