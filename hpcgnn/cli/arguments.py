@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
+from functools import partial
 from typing import Any, cast
 
 from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of, read_toml
@@ -17,24 +18,18 @@ from hpcgnn.terminal import tell
 RANK_OPTIONS = ("comm",)
 
 
-def whole(text: str) -> int:
-    """Parse a whole number. Raises ArgumentTypeError."""
+def _parsed(kind: Callable[[str], Any], said: str, text: str) -> Any:
+    """Parse a word. Raises ArgumentTypeError."""
     try:
-        return int(text)
+        return kind(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}") from error
+        short = text if len(text) <= 40 else text[:40] + "…"
+        raise argparse.ArgumentTypeError(f"expected {said}, got {short!r}") from error
 
 
-def real(text: str) -> float:
-    """Parse a real number. Raises ArgumentTypeError."""
-    try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a number, got {_short(text)}") from error
-
-
+whole = partial(_parsed, int, "a whole number")
 # How the words of options are read.
-_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
+_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: partial(_parsed, float, "a number"), str: str}
 
 
 def rank_counts(text: str) -> list[int]:
@@ -43,10 +38,6 @@ def rank_counts(text: str) -> list[int]:
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
     return counts
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
