@@ -1,4 +1,4 @@
-"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `estimate`, `doctor` …
+"""The command line: `hpcgnn train`, `evaluate`, `predict`, `export`, `report`, `doctor` …
 
 Sub-commands name one function each. torch is imported only after the cores of the process are read, and the allocator
 and the waiting policy of OpenMP are set. Its libraries bind the main thread, and read both, when they load.
@@ -17,7 +17,6 @@ if __name__ == "__main__" or os.path.basename(sys.argv[0]) == "hpcgnn":
 from hpcgnn import fork_server
 from hpcgnn.cli.arguments import RANK_OPTIONS, about_unknown, add_declared, asked_early
 from hpcgnn.cli.commands import COMMANDS, Commands
-from hpcgnn.cli.estimate import add_estimates
 from hpcgnn.cli.train import add_train
 from hpcgnn.cli.trained_runs import add_evaluate, add_predict
 from hpcgnn.cli.weights import add_export
@@ -67,7 +66,6 @@ def build_parser(choices: Choices | None) -> Parser:
     """The argument parser. choices: names from the registries; None: of the commands that read files only."""
     parser = Parser(
         prog="hpcgnn",
-        allow_abbrev=False,
         description="Full-batch graph neural networks on MPI ranks.",
         epilog="Graph files are made by `python -m partition_tools`.",
     )
@@ -78,8 +76,7 @@ def build_parser(choices: Choices | None) -> Parser:
     else:
         add_train(commands, choices)
         add_report(commands)
-        own = (add_evaluate, add_predict, add_export, add_estimates)
-        for add in (*own, *COMMANDS.values(), add_doctor):
+        for add in (add_evaluate, add_predict, add_export, *COMMANDS.values(), add_doctor):
             add(commands, choices)
     parser.elsewhere = dict.fromkeys(OF_THE_TOOLS, "python -m partition_tools")
     parser.name_commands()
@@ -88,9 +85,7 @@ def build_parser(choices: Choices | None) -> Parser:
 
 def add_report(commands: Commands) -> None:
     """`hpcgnn report`."""
-    report = commands.add_parser(
-        "report", allow_abbrev=False, help="tables, figures and one page from run directories; studies of scaling"
-    )
+    report = commands.add_parser("report", help="tables, figures and one page from run directories; studies of scaling")
     report_command.add_arguments(report)
     report.set_defaults(process=lambda arguments, choices: report_command.report(arguments))
 
@@ -100,7 +95,7 @@ def add_doctor(commands: Commands, choices: Choices) -> None:
     doctor = commands.add_parser(
         "doctor",
         help="check this installation and machine; say what is wrong and how to mend it",
-        description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on. Exit code 1 if "
+        description="Check versions, MPI, threads, HDF5 and kernels on the ranks it is started on.\nExit code 1 if "
         "something is wrong.",
     )
     add_declared(doctor, RANK_OPTIONS, choices)

@@ -2,7 +2,7 @@
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 # How alike two spellings must be; "trian" and "train" are 0.8, "gen" and "gcn" 0.67.
@@ -32,12 +32,15 @@ _NAMES = {
 _MEANINGS = {name: meant for meant, names in _NAMES.items() for name in names.split()}
 
 
-def likely(given: str, known: Iterable[str]) -> str | None:
-    """The name among `known` that was probably meant: by its capitals, by meaning, by spelling, else None."""
+def likely(given: str, known: Iterable[str], meanings: Mapping[str, str] = _MEANINGS) -> str | None:
+    """The name among `known` that was probably meant: by its capitals, by meaning, by spelling, else None.
+
+    meanings: {name in another program, with dashes: ours}.
+    """
     spelled = {name.lower().replace("_", "-"): name for name in known}
     name = given.lower().replace("_", "-")
     dashes = name[: len(name) - len(name.lstrip("-"))]
-    for each in (name, dashes + _MEANINGS.get(name.lstrip("-"), ""), name.removesuffix("conv")):  # SAGEConv
+    for each in (name, dashes + meanings.get(name.lstrip("-"), ""), name.removesuffix("conv")):  # SAGEConv
         if each in spelled:
             return spelled[each]
     begun = [each for each in spelled if len(name) > 2 and each.startswith(name)]

@@ -17,6 +17,11 @@ class Parser(argparse.ArgumentParser):
     elsewhere: Mapping[str, str] = {}
     _words: Sequence[str] = ()
 
+    def __init__(self, **given: Any) -> None:
+        """given: as of argparse. Without others, words are not to be shortened, and texts are shown as they are."""
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(**{"allow_abbrev": False, "formatter_class": formatter, **given})
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._words = args or ()
         return super().parse_known_args(args, namespace)

@@ -134,5 +134,5 @@ def latex(text: str) -> str:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """{max, mean, min} of numbers, one per rank."""
-    return {"max": max(values), "mean": sum(values) / len(values), "min": min(values)}
+    """{max, mean, min, sum} of numbers, one per rank."""
+    return {"max": max(values), "mean": sum(values) / len(values), "min": min(values), "sum": sum(values)}

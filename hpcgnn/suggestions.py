@@ -3,13 +3,11 @@
 People bring the names of other libraries along. A guess by letters alone led from --batch-size to --eval-every.
 """
 
-import difflib
 from collections.abc import Iterable
 
+from hpcgnn.likely_names import likely
 from hpcgnn.options.removed import REMOVED
 
-# How alike two spellings must be; "hiden" and "hidden" are 0.91.
-_ALIKE = 0.75
 _BATCHES = (
     "there are no batches: every step sees the whole graph, and --halo-buffer bounds the memory for rows of other ranks"
 )
@@ -46,18 +44,12 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
 
     given: an unknown name, with dashes, underscores and capitals as they came; known: names with dashes or underscores.
     """
-    spelled = {name.replace("_", "-"): name for name in known}
     name = given.split("=")[0].strip("-").replace("_", "-").lower()
     removed = REMOVED.get(name.replace("-", "_"))
     if removed is not None:
         return None, f"it is of an earlier version; {removed.remedy}"
-    if name in spelled:
-        return spelled[name], None
-    meant = _MEANINGS.get(name, "")
-    if " " in meant:
+    if " " in (meant := _MEANINGS.get(name, "")):
         return None, meant
-    if meant in spelled:
-        return spelled[meant], None
-    # By spelling, or an option's name among words: num-layers, hidden-channels.
-    close = difflib.get_close_matches(name, spelled, 1, _ALIKE) or [word for word in name.split("-") if word in spelled]
-    return (spelled[close[-1]], None) if close else (None, None)
+    # Or an option's name among words: num-layers, hidden-channels.
+    known, words = list(known), set(name.split("-"))
+    return likely(name, known, _MEANINGS) or next((each for each in known if each in words), None), None

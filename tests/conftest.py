@@ -164,7 +164,7 @@ def command(capsys, monkeypatch):
     """command(words …, cwd=None) runs `hpcgnn` on one rank, in this process and without MPI; its Result."""
     from core.launching import Result
 
-    from hpcgnn.comm import SoloCommunicator
+    from hpcgnn.comm.communicator import SoloCommunicator
 
     here = {"threads": 1, "ranks_on_node": 1, "node": 0, "crowding": 1.0}
     monkeypatch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)  # takes longer than training

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import Csr, Edges, GraphData, GraphFile, write_graph

@@ -100,6 +100,7 @@ PARTS = (
         Part(f"all cases, {room}", (*PYTEST, room, "--all"), (f"{room}/", f"hpcgnn/{Path(room).name}/"))
         for room in ROOMS
     ),
+    Part("all cases, estimates", (*PYTEST, "tests/extras/estimate", "--all"), ("hpcgnn/extras/estimate/",)),
     Part("Open MPI", ("bash", "env/test-mpi.sh", "openmpi", "--ranks", "2", "--", "-m", "processes or smoke"), COMM),
     Part("gloo", of_ranks(2, "gloo", *GLOO), COMM),
     Part("all-to-all", of_ranks(3, "all-to-all", *OF_ALL_RANKS, *ALL_TO_ALL), ONECCL),

@@ -60,12 +60,10 @@ def agree(comm: Communicator, facts: Mapping[str, Any]) -> None:
         if len(ranks) > 1:
             groups = sorted(ranks.items(), key=lambda item: -len(item[1]))
             parts.append(f"{name} is " + ", ".join(f"{value} on rank {ranges(where)}" for value, where in groups))
-    error = ConfigError(
+    raise ConfigError.on_all(
         f"the ranks do not agree: {'; '.join(parts[:6])}{' …' if len(parts) > 6 else ''}. Expected the same command, "
         "files and packages on all ranks and nodes"
     )
-    error.everywhere = True
-    raise error
 
 
 def _as_json(value: Any) -> str:

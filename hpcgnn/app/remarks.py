@@ -34,10 +34,7 @@ CROWDED = (
 
 def log_options(config: Config, notes: Iterable[str], warnings: Iterable[str]) -> None:
     """Log notes and warnings about options. Rank 0."""
-    for note in notes:
-        log.info("%s", note)
-    for warning in warnings:
-        log.warning("%s", warning)
+    _log(notes, warnings)
     if config.run.stop_before and job_end_time() is None:
         log.warning("without effect: --stop-before (the batch system does not say when this job ends)")
 
@@ -62,9 +59,12 @@ def log_start(ready: BringUp) -> None:
     file, comm = ready.graph.file, ready.session.comm
     outputs = f"{ready.plan.spec.classes} {TASKS[ready.plan.config.task.task].outputs}"
     log_graph(file.path, file.meta, outputs, ready.graph.map_name, comm.size)
-    places, warnings = describe_affinity(ready.session)
-    for place in places:
-        log.info("%s", place)
+    _log(*describe_affinity(ready.session))
+
+
+def _log(notes: Iterable[str], warnings: Iterable[str]) -> None:
+    for note in notes:
+        log.info("%s", note)
     for warning in warnings:
         log.warning("%s", warning)
 

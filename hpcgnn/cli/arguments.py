@@ -3,9 +3,10 @@
 import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, fields
+from functools import partial
 from typing import Any, cast
 
-from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of
+from hpcgnn.config import SECTION_OF, Choices, filed_value, option_of, read_toml
 from hpcgnn.errors import ConfigError
 from hpcgnn.option_fields import flag
 from hpcgnn.options import SECTIONS
@@ -17,24 +18,18 @@ from hpcgnn.terminal import tell
 RANK_OPTIONS = ("comm",)
 
 
-def whole(text: str) -> int:
-    """Parse a whole number. Raises ArgumentTypeError."""
+def _parsed(kind: Callable[[str], Any], said: str, text: str) -> Any:
+    """Parse a word. Raises ArgumentTypeError."""
     try:
-        return int(text)
+        return kind(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a whole number, got {_short(text)}") from error
+        short = text if len(text) <= 40 else text[:40] + "…"
+        raise argparse.ArgumentTypeError(f"expected {said}, got {short!r}") from error
 
 
-def real(text: str) -> float:
-    """Parse a real number. Raises ArgumentTypeError."""
-    try:
-        return float(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected a number, got {_short(text)}") from error
-
-
+whole = partial(_parsed, int, "a whole number")
 # How the words of options are read.
-_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: real, str: str}
+_READERS: dict[type, Callable[[str], Any]] = {int: whole, float: partial(_parsed, float, "a number"), str: str}
 
 
 def rank_counts(text: str) -> list[int]:
@@ -43,10 +38,6 @@ def rank_counts(text: str) -> list[int]:
     if min(counts) < 1:
         raise argparse.ArgumentTypeError(f"expected numbers of ranks of at least 1, such as 4 or 1,2,4, got {text!r}")
     return counts
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "…")
 
 
 def about_unknown(word: str, command: str, flags: Iterable[str]) -> str:
@@ -90,7 +81,11 @@ def dry_run(ranks: list[int], check: Callable[[], None]) -> int:
 
 
 def add_sections(command: argparse.ArgumentParser, choices: Choices) -> None:
-    """All options of the configuration. `--help` lists the flags among them, and --set takes every key."""
+    """All options of the configuration, to be read by `read_options`. `--help` lists the flags among them, and --set
+    takes every key.
+    """
+    command.add_argument("--config", metavar="FILE.toml", help="options from this file, as a run's config.toml")
+    add_trust(command)
     command.add_argument("--preset", choices=list(PRESETS), help="a named set of options (docs/options.md)")
     command.add_argument(
         "--set",
@@ -146,13 +141,17 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def preset_of(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """({key: value} of --preset, a line for the log), both empty without one."""
+def read_options(arguments: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]:
+    """{key: value} of the preset, the file and the command line together, of the file, and of the command line; and
+    lines for the log. Raises ConfigError.
+    """
+    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
     if not arguments.preset:
-        return {}, []
+        return {**filed, **typed}, filed, typed, []
     preset = PRESETS[arguments.preset]
     shown = ", ".join(f"{SECTION_OF[key]}.{key}={value}" for key, value in preset.options.items())
-    return dict(preset.options), [f"preset {arguments.preset}: {preset.about} ({shown})"]
+    note = f"preset {arguments.preset}: {preset.about} ({shown})"
+    return {**preset.options, **filed, **typed}, filed, typed, [note]
 
 
 def _set_key(word: str) -> tuple[str, Any]:

@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
-from hpcgnn.cli.arguments import add_dry_run, add_sections, add_trust, dry_run, given_options, preset_of
+from hpcgnn.cli.arguments import add_dry_run, add_sections, dry_run, read_options
 from hpcgnn.cli.commands import on_ranks
-from hpcgnn.config import Choices, make_config, read_toml
+from hpcgnn.config import Choices, make_config
 from hpcgnn.terminal import tell
 from hpcgnn.unused_options import without_effect
 
@@ -21,16 +21,7 @@ preset the config.toml of a resumed run. The log names options without effect.""
 
 def add_train(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn train`."""
-    train = commands.add_parser(
-        "train",
-        allow_abbrev=False,
-        help="train a model on a graph file",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=DESCRIPTION,
-        epilog=EPILOG,
-    )
-    train.add_argument("--config", metavar="FILE.toml", help="options from this file, as a run's config.toml")
-    add_trust(train)
+    train = commands.add_parser("train", help="train a model on a graph file", description=DESCRIPTION, epilog=EPILOG)
     add_dry_run(train)
     add_sections(train, choices)
     train.set_defaults(process=process_train)
@@ -41,14 +32,12 @@ def process_train(arguments: argparse.Namespace, choices: Choices) -> int:
     from hpcgnn.app.resuming import load_plugin_of_run, options_to_continue
     from hpcgnn.app.train import train
 
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    preset, notes = preset_of(arguments)
-    given, origin = {**preset, **filed, **typed}, arguments.config or "the command line"
+    given, filed, typed, notes = read_options(arguments)
     resumed = f"the run {given['run_dir']}" if given.get("resume") and given.get("run_dir") else ""
     if resumed and "plugin" not in given:
         choices = load_plugin_of_run(given["run_dir"], choices, arguments.trust_run)
     saved = options_to_continue(given, arguments.dry_run)
-    config = make_config({**saved, **given}, choices, origin)
+    config = make_config({**saved, **given}, choices, arguments.config or "the command line")
     remark = without_effect(config, typed, {**saved, **filed}, choices)
     remarks = [remark] if remark else []
     if arguments.dry_run is not None:

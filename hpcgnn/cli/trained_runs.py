@@ -30,9 +30,8 @@ def add_evaluate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn evaluate`."""
     evaluate = commands.add_parser(
         "evaluate",
-        allow_abbrev=False,
         help="metrics of a trained run",
-        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks. Writes "
+        description="Evaluate the newest checkpoint of a run exactly, on any number of ranks.\nWrites "
         "evaluation.json into RUN_DIR.",
     )
     add_run(evaluate)
@@ -44,11 +43,7 @@ def add_evaluate(commands: Commands, choices: Choices) -> None:
 def add_predict(commands: Commands, choices: Choices) -> None:
     """`hpcgnn predict`."""
     predict = commands.add_parser(
-        "predict",
-        allow_abbrev=False,
-        help="predictions of a trained run, as a table or arrays",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=PREDICT,
+        "predict", help="predictions of a trained run, as a table or arrays", description=PREDICT
     )
     add_run(predict)
     predict.add_argument(

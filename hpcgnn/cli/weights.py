@@ -20,11 +20,7 @@ def add_export(commands: Commands, choices: Choices) -> None:
     from hpcgnn.app.weights import LIBRARIES
 
     export = commands.add_parser(
-        "export",
-        allow_abbrev=False,
-        help="the weights of a trained run, for torch and other libraries",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=EXPORT,
+        "export", help="the weights of a trained run, for torch and other libraries", description=EXPORT
     )
     add_run(export)
     export.add_argument("-o", "--output", metavar="FILE.safetensors", required=True, help="the file to write")

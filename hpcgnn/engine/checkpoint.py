@@ -22,7 +22,15 @@ import torch
 from hpcgnn.config import SECTION_OF
 from hpcgnn.engine.optim import Optimizer
 from hpcgnn.errors import AccessError, CheckpointError, HpcgnnError, RunDirError, TrainingError
-from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes, replacing, write_attributes, written_file
+from hpcgnn.graphfile.hdf5 import (
+    check_dataset,
+    opened,
+    read_attributes,
+    replacing,
+    within,
+    write_attributes,
+    written_file,
+)
 from hpcgnn.nn.plugin import COPY
 from hpcgnn.option_fields import flag
 from hpcgnn.records import to_json
@@ -61,7 +69,7 @@ class Checkpoint:
                 self.progress["best"] = {name: math.nan if value is None else value for name, value in best.items()}
             self._groups = {name: _read_tensors(file, name) for name in file if name != "optimizer"}
             self.model, self.best = self._groups["model"], self._groups["best_model"] or None
-            states = within(file, file, "optimizer") if "optimizer" in file else ()
+            states = within(file, "optimizer") or ()
             self.optimizer = {int(number): _read_tensors(file, f"optimizer/{number}") for number in states}
 
     @classmethod
@@ -304,23 +312,13 @@ def reading(what: str, why: str) -> Iterator[None]:
 
 def _read_tensors(file: h5py.File, name: str) -> Tensors:
     """{name: tensor} of a group of an open file. A foreign checkpoint must not open other files or load a filter's
-    code. So external data raises CheckpointError.
+    code. So external data raises FormatError.
     """
-    group, size = within(file, file, name), os.path.getsize(file.filename)
+    group, size = within(file, name), os.path.getsize(file.filename)
     tensors = {}
     for key in group:
-        dataset = within(file, group, key)
+        dataset = within(group, key)
         check_dataset(file.filename, size, f"{name}/{key}", dataset)
         shape = [int(length) for length in read_attributes(dataset)["shape"]]
         tensors[key] = torch.from_numpy(dataset[:]).reshape(shape)
     return tensors
-
-
-def within(file: h5py.File, group: h5py.Group, name: str) -> Any:
-    for part in name.split("/"):
-        if not isinstance(group.get(part, getlink=True), (h5py.HardLink, type(None))):
-            raise CheckpointError(f"{file.filename}: {name} is a link ({part}); links are refused")
-        group = group[part]
-    if isinstance(group, h5py.Dataset) and (group.external or group.is_virtual):
-        raise CheckpointError(f"{file.filename}: {name} keeps its data in other files; that is refused")
-    return group

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.engine.hooks import Plugins
 from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.trainer import Trainer

@@ -9,7 +9,7 @@ import platform
 import socket
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib import metadata
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from hpcgnn.engine.bound import bound_of_epoch
 from hpcgnn.engine.epochs import Progress
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import SPLITS
+from hpcgnn.placement.clusters import imbalance
 from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.figures import draw_curves
 from hpcgnn.report.read import RANKS, named
@@ -54,13 +55,9 @@ def partition_quality(local: LocalGraph, name: str, comm: Communicator) -> dict[
         "halo_rows_total": sum(halo),
         "halo_rows_per_node": sum(halo) / local.num_nodes,
         "cut_edges": sum(cut),
-        "imbalance_nodes": _imbalance(nodes),
-        "imbalance_edges": _imbalance(edges),
+        "imbalance_nodes": imbalance(nodes),
+        "imbalance_edges": imbalance(edges),
     }
-
-
-def _imbalance(values: Sequence[int]) -> float:
-    return max(values) * len(values) / max(1, sum(values))
 
 
 def versions() -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.engine.clock import Clock, Watch, unwatched
 from hpcgnn.engine.finite import check_finite
 from hpcgnn.engine.hooks import Plugins

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.ledger import Ledger
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import SharedRows

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator, Message
+from hpcgnn.comm.communicator import Communicator, Message
 from hpcgnn.exchange.nodes import NodeLayout, SharedRows
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Message
+from hpcgnn.comm.communicator import Message
 from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.send_matrix import Scaled, SendMatrix
 

@@ -23,7 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.nodes import NodeLayout
 from hpcgnn.exchange.plan import HaloPlan

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.plan import HaloPlan
 from hpcgnn.exchange.rounds import merge

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.graphfile.ranges import segments
 
 # Bits of the results of `least_cover`.
 MOST_LEFT, MOST_RIGHT = 1, 2
@@ -39,14 +40,9 @@ def _reached(indptr: np.ndarray, indices: np.ndarray, starts: np.ndarray, mate: 
     """bool: vertices of the other side that alternating paths from `starts` reach. mate: of the other side, or -1."""
     reached, free = np.zeros(len(mate), bool), starts
     while len(free):
-        others = np.unique(indices[places(indptr[free], indptr[free + 1] - indptr[free])])
+        others = np.unique(indices[segments(indptr[free], indptr[free + 1] - indptr[free])])
         others = others[~reached[others]]
         reached[others] = True
         free = mate[others]
         free = free[free >= 0]
     return reached
-
-
-def places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: consecutive places from each start, as many as `counts`."""
-    return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())

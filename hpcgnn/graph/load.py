@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import FormatError, GraphError
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graph.own_rows import OwnRows, read_edges

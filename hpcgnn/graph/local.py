@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import HaloPlan, build_halo_plan
 from hpcgnn.graph.blocks import Block, EdgeArrays, edges_of, halo_blocks
 from hpcgnn.graph.sparse_rows import SparseRows

@@ -7,7 +7,7 @@ Sums are those of the whole graph. Where weights sum to 0 (see `weight_sums`), t
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.blocks import weight_sums
 from hpcgnn.graph.local import Adjacency, LocalGraph

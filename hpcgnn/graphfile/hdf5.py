@@ -201,6 +201,23 @@ def write_rows(
     return dataset
 
 
+def within(group: Any, name: str) -> Any:
+    """What stands at `name` below an open file or group, or None. FormatError for a link, which may lead out of the
+    file, and for data that lies in others.
+    """
+    node, path = group, group.file.filename
+    for part in name.split("/"):
+        link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
+        if link is None:
+            return None
+        if not isinstance(link, h5py.HardLink):
+            raise FormatError(f"{path}: {name} is a link ({part}); links are refused, copy the data into the file")
+        node = node[part]
+    if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
+        raise FormatError(f"{path}: {name} keeps its data in other files; that is refused, copy it into the file")
+    return node
+
+
 def check_dataset(path: str | Path, file_bytes: int, name: str, dataset: Any) -> None:
     """FormatError for an h5py dataset with a filter that HDF5 would load foreign code for, or larger than the file can
     hold.

@@ -30,6 +30,7 @@ from hpcgnn.graphfile.hdf5 import (
     opened,
     read_attributes,
     replacing,
+    within,
     write_attributes,
     write_rows,
     written_file,
@@ -198,23 +199,9 @@ class GraphFile:
         return name in self._sound or self._find(name) is not None
 
     def _find(self, name: str) -> Any:
-        """The dataset, or None. Links are checked part by part: one that leaves the file is refused."""
-        node = self.file
-        for part in name.split("/"):
-            with self._opening(name):
-                link = node.get(part, getlink=True) if isinstance(node, h5py.Group) else None
-                if link is None:
-                    return None
-                if isinstance(link, (h5py.ExternalLink, h5py.SoftLink)):
-                    raise FormatError(
-                        f"{self.path}: {name} is a link ({part}); links are refused, copy the data into the file"
-                    )
-                node = node[part]
-        if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-            raise FormatError(
-                f"{self.path}: {name} keeps its data in other files; that is refused, copy it into the file"
-            )
-        return node
+        """The dataset or group, or None."""
+        with self._opening(name):
+            return within(self.file, name)
 
     @contextlib.contextmanager
     def _opening(self, name: str) -> Iterator[None]:

@@ -19,6 +19,7 @@ from hpcgnn.engine.views import Constants
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
+from hpcgnn.graph.split import EdgeList
 from hpcgnn.graphfile.label_files import REGRESSION
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.nn.graph import Graph
@@ -222,27 +223,12 @@ class TrainingGraph(Graph):
         return super().propagate(message, *arguments, **options)
 
     @property
-    def edge_weight(self) -> torch.Tensor | None:
-        """(E_p,) of the in-edges of own nodes, or None where the graph has none."""
-        return self._carried("weight")
-
-    @property
-    def edge_type(self) -> torch.Tensor | None:
-        """int64 (E_p,), likewise."""
-        kinds = self._carried("type")
-        return None if kinds is None else kinds.long()
-
-    @property
-    def edge_features(self) -> torch.Tensor | None:
-        """(E_p, F_e) of the dtype of the features, likewise: rows to give `propagate` as `edge`."""
-        return self._carried("features")
-
-    def _carried(self, name: str) -> torch.Tensor | None:
+    def _edges(self) -> EdgeList:
         if self._local.inward.edges is None:
             raise ConfigError.on_all(
                 "weights, types and features of edges were not kept; say hpcgnn.load(…, edges=True)"
             )
-        return getattr(self._local.inward.edges, name)
+        return self._local.inward.edges
 
     def _compare(self, epoch: int) -> None:
         """Raise ConfigError, on all ranks, if their parameters differ after `epoch` epochs."""

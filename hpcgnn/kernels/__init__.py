@@ -17,8 +17,6 @@ from .aggregation import pack as pack
 from .attention import attend_backward as attend_backward
 from .attention import attend_finish as attend_finish
 from .attention import attend_forward as attend_forward
-from .chain import chain as chain
-from .chain import chain_backward as chain_backward
 from .coding import BLOCK as BLOCK
 from .coding import decode as decode
 from .coding import encode as encode

@@ -168,10 +168,12 @@ class Graph:
 
     @property
     def edge_weight(self) -> torch.Tensor | None:
+        """(E_p,) of the in-edges of own nodes, or None where the graph has none."""
         return self._edges.weight
 
     @property
     def edge_type(self) -> torch.Tensor | None:
+        """int64 (E_p,), likewise."""
         kinds = self._edges.type
         return None if kinds is None else kinds.long()
 
@@ -182,6 +184,7 @@ class Graph:
 
     @property
     def edge_features(self) -> torch.Tensor | None:
+        """(E_p, F_e) of the dtype of the features, likewise: rows to give `propagate` as `edge`."""
         return self._edges.features
 
     @property

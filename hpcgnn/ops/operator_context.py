@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import RowStream, Stream
 from hpcgnn.graph.blocks import Block

@@ -169,10 +169,7 @@ def metis(
     except ImportError as error:
         raise GraphError("partitioning needs pymetis: pip install pymetis") from error
     indptr, indices = np.ascontiguousarray(indptr, np.int64), np.ascontiguousarray(indices, np.int64)
-    if hasattr(pymetis, "CSRAdjacency"):
-        graph: dict[str, Any] = {"adjacency": pymetis.CSRAdjacency(indptr, indices)}
-    else:
-        graph = {"xadj": indptr, "adjncy": indices}
+    graph = pymetis.CSRAdjacency(indptr, indices)
     weights: dict[str, Any] = {
         name: None if values is None else np.ascontiguousarray(values, np.int64)
         for name, values in (("vweights", vertex_weights), ("eweights", edge_weights))
@@ -180,7 +177,7 @@ def metis(
     if shares is not None:
         weights["tpwgts"] = (np.asarray(shares, np.float64) / np.sum(shares)).tolist()
     _, parts = pymetis.part_graph(
-        num_parts, **graph, **weights, recursive=num_parts <= 8, options=pymetis.Options(seed=seed)
+        num_parts, graph, **weights, recursive=num_parts <= 8, options=pymetis.Options(seed=seed)
     )
     return np.array(parts, np.int64)
 

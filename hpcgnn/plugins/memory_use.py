@@ -10,7 +10,7 @@ outside the arena, and torch does not count live CPU tensors. So a profile watch
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ from hpcgnn.memory.resident import (
     trim_heap,
 )
 from hpcgnn.plugins.account import make_account
+from hpcgnn.records import spread
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -93,17 +94,12 @@ class MemoryUse(Plugin):
 
     def summary(self, ranks: Sequence[dict[str, Any]]) -> dict[str, Any]:
         names = "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes", "training_growth_bytes"
-        return {name: _over_ranks(rank[name] for rank in ranks) for name in names}
+        return {name: spread([rank[name] for rank in ranks]) for name in names}
 
 
 def make(config: Config, session: Session, buffers: HaloBuffers) -> MemoryUse:
     """The plugin of every job."""
     return MemoryUse(config, buffers)
-
-
-def _over_ranks(values: Iterable[float]) -> dict[str, float]:
-    values = list(values)
-    return {"max": max(values), "mean": sum(values) / len(values), "sum": sum(values)}
 
 
 class MemoryProfile:

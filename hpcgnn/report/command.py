@@ -25,7 +25,6 @@ names the curves. Files of an earlier report in --out are replaced."""
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command on an argparse parser."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = DESCRIPTION
     parser.add_argument(
         "runs",

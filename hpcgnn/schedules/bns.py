@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.row_codec import RowCodec

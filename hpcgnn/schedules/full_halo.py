@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.exchange.stream import Stream

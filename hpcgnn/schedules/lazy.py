@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import torch
 
-from hpcgnn.comm import Communicator, SoloCommunicator
+from hpcgnn.comm.communicator import Communicator, SoloCommunicator
 from hpcgnn.config import Config, per_layer
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph
@@ -135,17 +135,12 @@ def build_lazy(
 ) -> Schedule:
     """The schedule for a LocalGraph."""
     halo = FullHalo(local, comm, buffers)
-    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, _options(config)))
-
-
-def _options(config: Config) -> LazyConfig:
-    return cast(LazyConfig, config.schedule)
+    return Schedule(halo, LayerByLayer(local, halo, comm, buffers, cast(LazyConfig, config.schedule)))
 
 
 def check_lazy(config: Config, layers: int) -> None:
     """See ScheduleEntry."""
-    options = _options(config)
-    per_layer("--layer-epochs", options.layer_epochs, layers, config.optim.epochs)
+    per_layer("--layer-epochs", cast(LazyConfig, config.schedule).layer_epochs, layers, config.optim.epochs)
 
 
 SCHEDULE = ScheduleEntry(

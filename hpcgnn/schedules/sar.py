@@ -1,6 +1,6 @@
 """Sequential aggregation and rematerialization (Mostafa, MLSys'22): full halo, all-reduce at every step."""
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.local import LocalGraph

@@ -18,7 +18,7 @@ from typing import cast
 
 import torch
 
-from hpcgnn.comm import Communicator, SoloCommunicator
+from hpcgnn.comm.communicator import Communicator, SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
 from hpcgnn.exchange.buffers import HaloBuffers

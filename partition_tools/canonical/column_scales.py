@@ -5,7 +5,7 @@ import numpy as np
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.schema import RowReader
 from partition_tools.canonical.rows import numbered
-from partition_tools.graph.raw import DataError
+from partition_tools.graph.raw import check_finite
 
 # A deviation below this share of the mean's size is rounding: the column counts as constant.
 CONSTANT = 1e-9
@@ -29,15 +29,11 @@ def mean_and_deviation(features: RowReader, train: np.ndarray) -> tuple[np.ndarr
         )
     count, mean, squares = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
     for start, slab in numbered(features):
-        chosen = train[start : start + len(slab)]
+        chosen = np.flatnonzero(train[start : start + len(slab)])
         rows = np.asarray(slab)[chosen].astype(np.float64)
         if not len(rows):
             continue
-        finite = np.isfinite(rows)
-        if not finite.all():
-            row, column = divmod(int(np.argmin(finite)), rows.shape[1])
-            node = start + int(np.flatnonzero(chosen)[row])
-            raise DataError(node, "has a feature that is NaN or infinite; mend or remove it first", "features", column)
+        check_finite(rows, start + chosen)
         own = rows.mean(axis=0)
         difference, total = own - mean, count + len(rows)
         squares += ((rows - own) ** 2).sum(axis=0) + difference**2 * count * len(rows) / total

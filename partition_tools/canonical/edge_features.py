@@ -12,7 +12,7 @@ from hpcgnn.graphfile.schema import RowReader
 from hpcgnn.graphfile.storage import SLAB_ROWS
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
-from partition_tools.graph.raw import DataError
+from partition_tools.graph.raw import check_finite
 from partition_tools.workspace.progress import Reporter
 
 
@@ -89,11 +89,7 @@ def canonical_edge_features(features: RowReader, num_edges: int, reporter: Repor
         features = RowMap(features, _as_float32, np.float32, columns)
     for first, before in numbered(source):
         slab = _as_float32(before)
-        finite = np.isfinite(slab)
-        if not finite.all():
-            row, column = divmod(int(np.argmin(finite)), columns)
-            text = "has a feature that is NaN or infinite as float32; mend or remove it first"
-            raise DataError(first + row, text, "edge features", column if columns > 1 else None, "edge")
+        check_finite(slab, range(first, first + len(slab)), " as float32", "edge features", "edge")
         loss.add(before.reshape(len(before), -1), slab)
     loss.tell(reporter)
     return features

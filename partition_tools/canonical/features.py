@@ -16,7 +16,7 @@ from partition_tools.canonical.codes import in_bytes
 from partition_tools.canonical.column_scales import mean_and_deviation
 from partition_tools.canonical.precision import PrecisionLoss
 from partition_tools.canonical.rows import RowMap, numbered
-from partition_tools.graph.raw import DataError
+from partition_tools.graph.raw import DataError, check_finite
 from partition_tools.workspace.progress import Reporter
 
 #: As arrays have them: numbers for bfloat16 are float32 that bfloat16 has.
@@ -101,12 +101,8 @@ def _check_finite(source: RowReader, features: RowReader, loss: PrecisionLoss | 
 
 def _check_rows(rows: np.ndarray, first: int, dtype: DTypeLike) -> None:
     """Raise DataError for NaN and infinity in the rows of nodes `first`, ... that have become numbers of a type."""
-    finite = np.isfinite(rows)
-    if not finite.all():
-        hint = " (the largest fp16 number is 65504)" if dtype == np.float16 else ""
-        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
-        text = f"has a feature that is NaN or infinite as {np.dtype(dtype)}{hint}; mend or remove it first"
-        raise DataError(first + row, text, "features", column)
+    hint = " (the largest fp16 number is 65504)" if dtype == np.float16 else ""
+    check_finite(rows, range(first, first + len(rows)), f" as {np.dtype(dtype)}{hint}")
 
 
 def _sparse(features: Csr, num_nodes: int, row_normalize: bool, reporter: Reporter) -> Csr:

@@ -5,8 +5,6 @@ run(arguments, reporter) -> exit code. Exit codes: 0 done, 1 `verify` found a fa
 interrupted.
 """
 
-import argparse
-import difflib
 import shlex
 import sys
 from collections.abc import Iterable
@@ -48,17 +46,10 @@ def build_parser() -> Parser:
         prog="python -m partition_tools",
         epilog=EPILOG,
         description="Make, partition and check graph files for full-batch training.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
-        sub = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        sub = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
         module.configure(sub)
         sub.set_defaults(run=module.run)
     parser.elsewhere = dict.fromkeys(("train", "evaluate", "predict", "report", "estimate", "doctor"), "hpcgnn")
@@ -89,8 +80,8 @@ def _refuse(word: str, flags: Iterable[str], prog: str) -> None:
         remedy = f"{flag} perhaps"
     if not remedy and "--relabel" in flags:
         names = {name: name for name in import_graph.KEYS} | {name.split(".")[1]: name for name in import_graph.KEYS}
-        near = difflib.get_close_matches(given.strip("-").replace("-", "_"), names, 1)
-        remedy = f"--set {names[near[0]]}=VALUE perhaps" if near else None
+        near = likely(given.strip("-"), names)
+        remedy = f"--set {names[near]}=VALUE perhaps" if near else None
     raise ConfigError(f"{given} is no option: {f'{remedy}; ' if remedy else ''}see `{prog} --help`")
 
 

@@ -87,9 +87,7 @@ class PartitionOptions:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the actions and their options."""
     actions = parser.add_subparsers(required=True, dest="action", metavar="add|list|remove")
-    add = actions.add_parser(
-        "add", help="make maps", description=ADD, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    add = actions.add_parser("add", help="make maps", description=ADD)
     shown = actions.add_parser("list", help="show the maps of a file", description="Show the maps of a file.")
     shown.add_argument("graph", type=Path, metavar="GRAPH")
     remove = actions.add_parser("remove", help="remove maps", description="Remove maps of a file, in place.")

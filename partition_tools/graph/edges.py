@@ -11,12 +11,11 @@ import scipy
 
 from hpcgnn.errors import GraphError
 from hpcgnn.graphfile.storage import Edges
+from hpcgnn.placement.ownership import MOST_INT32
 
 BLOCK = 1 << 22
 # Where more than 1 in 8 edges is parallel, all edges are sorted by all that they carry.
 PARALLEL = 8
-# Up to here node ids are stored in 32 bits.
-MOST_INT32 = 2**31 - 1
 
 
 def index_dtype(num_nodes: int) -> type[np.integer]:

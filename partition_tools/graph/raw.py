@@ -4,7 +4,7 @@ A reader only has to find the arrays. Sorting, symmetry, checks, dtypes and iden
 a new format is one short file.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +27,17 @@ class DataError(GraphError):
     def __init__(self, number: int, text: str, of: str = "", column: int | None = None, item: str = "node") -> None:
         super().__init__(f"{item} {number} {text}")
         self.number, self.text, self.of, self.column, self.item = number, text, of, column, item
+
+
+def check_finite(
+    rows: np.ndarray, numbers: Sequence[int] | np.ndarray, form: str = "", of: str = "features", item: str = "node"
+) -> None:
+    """Raise DataError for the first NaN or infinity in rows (m, C). numbers: of their nodes or edges."""
+    finite = np.isfinite(rows)
+    if not finite.all():
+        row, column = divmod(int(np.argmin(finite)), rows.shape[1])
+        text = f"has a feature that is NaN or infinite{form}; mend or remove it first"
+        raise DataError(int(numbers[row]), text, of, column if rows.shape[1] > 1 else None, item)
 
 
 @dataclass

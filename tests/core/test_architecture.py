@@ -28,8 +28,7 @@ FLOORS = [
     ["engine"],
     ["plugins"],
     ["app"],
-    ["doctor", "estimate", "interface"],
-    ["cli"],
+    ["cli", "doctor", "interface"],
     ["__main__"],
 ]
 # The same of partition_tools; a folder of `readers/` is a room of its own.

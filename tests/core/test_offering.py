@@ -3,7 +3,6 @@
 import pytest
 
 import hpcgnn
-import hpcgnn.nn
 import partition_tools
 
 from .launching import start
@@ -29,7 +28,7 @@ def test_names_load_no_more_than_they_need():
     assert done.code == 0, done.err
 
 
-@pytest.mark.parametrize("package", [hpcgnn, hpcgnn.nn, partition_tools], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", [hpcgnn, partition_tools], ids=lambda package: package.__name__)
 def test_every_name_is_there(package):
     for name in package.__all__:
         assert callable(getattr(package, name)), name

@@ -42,4 +42,5 @@ def test_the_page_of_the_api_has_every_name():
     import hpcgnn.nn
 
     shown = set(re.findall(r"^::: \S*\.(\w+)$", read("api.md"), re.MULTILINE))
-    assert {*hpcgnn.__all__, *hpcgnn.nn.__all__, *partition_tools.__all__} <= shown
+    layers = {name for name in vars(hpcgnn.nn) if name[0].isupper()}
+    assert {*hpcgnn.__all__, *layers, *partition_tools.__all__} <= shown

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from hpcgnn.kernels import chain, chain_backward
+from hpcgnn.extras.meshes.chain import chain, chain_backward
 
 SIZES = [(0, 3, 16), (1, 1, 16), (47, 2, 32), (49, 6, 32), (300, 1, 5), (2500, 3, 16), (103, 2, 128), (97, 2, 40)]
 some_chains = pytest.mark.parametrize("kernels", ["reference", "avx2 own", "avx512 own"], indirect=True)

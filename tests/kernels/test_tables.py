@@ -13,6 +13,7 @@ from hpcgnn.kernels.kernel import DTYPES, Kernel, _entry
 
 NAMES = [each.name for each in pkgutil.iter_modules(hpcgnn.kernels.__path__) if each.name != "_native"]
 MODULES = [importlib.import_module(f"hpcgnn.kernels.{name}") for name in NAMES]
+MODULES += [importlib.import_module("hpcgnn.extras.meshes.chain")]
 KERNELS = {id(each): each for module in MODULES for each in vars(module).values() if isinstance(each, Kernel)}
 IDS = [f"{each.name}-{k}" for k, each in enumerate(KERNELS.values())]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS.values(), ids=IDS)

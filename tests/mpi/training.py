@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.engine.probe import probe_step
 from hpcgnn.engine.trainer import Trainer

@@ -4,9 +4,9 @@ import argparse
 from dataclasses import dataclass
 from typing import Self
 
-from hpcgnn.cli.arguments import add_sections, add_trust, given_options, preset_of
+from hpcgnn.cli.arguments import add_sections, read_options
 from hpcgnn.cli.commands import Commands, on_ranks
-from hpcgnn.config import Choices, Config, make_config, read_toml
+from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.errors import ConfigError
 from hpcgnn.plan.rules import schedules_with
 from hpcgnn.schedules.schedule_registry import SCHEDULES
@@ -95,14 +95,10 @@ def add_certify(commands: Commands, choices: Choices) -> None:
     """`hpcgnn certify`."""
     certify = commands.add_parser(
         "certify",
-        allow_abbrev=False,
         conflict_handler="resolve",  # --steps is also a key of schedules, which are refused here
         help="whether several numbers of ranks learn the same, to rounding",
         description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    certify.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
-    add_trust(certify)
     add_sections(certify, choices)
     own = certify.add_argument_group("certify")
     own.add_argument(
@@ -124,9 +120,8 @@ def process_certify(arguments: argparse.Namespace, choices: Choices) -> int:
     """Certify; the configuration is checked before MPI starts."""
     from hpcgnn.extras.certify.certifying import certify
 
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    preset, notes = preset_of(arguments)
-    config = make_config({**preset, **filed, **typed}, choices, arguments.config or "the command line")
+    given, filed, typed, notes = read_options(arguments)
+    config = make_config(given, choices, arguments.config or "the command line")
     check_promise(config)
     remark = without_effect(config, typed, filed, choices)
     request = CertifyRequest(arguments.shapes, arguments.certified_steps, arguments.out, arguments.force)

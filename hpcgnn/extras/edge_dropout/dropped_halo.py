@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.row_codec import RowCodec
 from hpcgnn.extras.edge_dropout.dropping import Degrees, DroppedEdges

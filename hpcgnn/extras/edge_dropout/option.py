@@ -6,7 +6,7 @@ from typing import cast
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.config import Config
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.buffers import HaloBuffers

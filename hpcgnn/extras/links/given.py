@@ -9,7 +9,7 @@ others, and the rows of their sources stream along them.
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.errors import FormatError
 from hpcgnn.graph.blocks import own_block
 from hpcgnn.graph.load import TaskEdges

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import build_halo_plan, gather_halo
 from hpcgnn.graph.load import TaskEdges
 from hpcgnn.graph.own_rows import read_original_id

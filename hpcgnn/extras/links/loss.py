@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch.autograd.graph import saved_tensors_hooks
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.stream import Returns, Stream, StreamInput
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles

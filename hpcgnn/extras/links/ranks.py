@@ -27,7 +27,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.extras.links.given import to_owners

@@ -96,9 +96,6 @@ class Links(Task):
     def judges(self, on: Setting, learns: bool) -> tuple[Judge, Loss | None]:
         return LinkEvaluator(on), LinkObjective(on) if learns else None
 
-    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs
-
     def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return [f"embedding_{column}" for column in range(outputs)]
 

@@ -11,15 +11,11 @@ Frame = dict[str, torch.Tensor]
 
 
 class Frames:
-    """The frames of the times that were asked for last, `most` of them. A thread reads them in the order of asking.
-
-    Attributes:
-        num_read: frames that have been read.
-    """
+    """The frames of the times that were asked for last, `most` of them. A thread reads them in the order of asking."""
 
     def __init__(self, read: Callable[[int], Frame], most: int) -> None:
         """read: the frame of a time; its errors are raised where the frame is taken."""
-        self._read, self._most, self.num_read = read, most, 0
+        self._read, self._most = read, most
         self._held: OrderedDict[int, Future[Frame]] = OrderedDict()
         self._reader = ThreadPoolExecutor(1, "snapshots")
 
@@ -28,7 +24,6 @@ class Frames:
         for time in times:
             if time not in self._held:
                 self._held[time] = self._reader.submit(self._read, time)
-                self.num_read += 1
             self._held.move_to_end(time)
         while len(self._held) > self._most:
             self._held.popitem(last=False)[1].cancel()

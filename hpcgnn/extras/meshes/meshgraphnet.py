@@ -16,13 +16,13 @@ from typing import Any, cast
 import torch
 from torch import nn
 
+from hpcgnn.extras.meshes.mapped_rows import map_rows
 from hpcgnn.extras.meshes.perceptron import ACTIVATIONS, Part, Perceptron
+from hpcgnn.extras.meshes.remade_layers import remade_layers
 from hpcgnn.nn.entry import ModelEntry
 from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
-from hpcgnn.ops.remade_layers import remade_layers
-from hpcgnn.ops.row_functions import map_rows
 from hpcgnn.option_fields import flag, option
 from hpcgnn.options.model import ModelConfig
 from hpcgnn.plan.run_plan import RunPlan

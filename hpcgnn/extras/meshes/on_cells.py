@@ -10,6 +10,7 @@ import numpy as np
 
 from hpcgnn.errors import GraphError
 from hpcgnn.extras.meshes.meshio_files import open_mesh
+from hpcgnn.extras.meshes.pictures import written_xml
 from hpcgnn.graphfile.field_series import POSITION
 from hpcgnn.graphfile.hdf5 import opened
 from hpcgnn.graphfile.storage import GraphFile
@@ -63,11 +64,7 @@ class Mesh:
                 with replaced_by(target) as temporary:
                     self.mesh.write(temporary, file_format="vtu")
                 ElementTree.SubElement(listed, "DataSet", timestep=repr(time), part="0", file=target.name)
-        written = path.with_suffix(".pvd")
-        with replaced_by(written) as temporary:
-            ElementTree.indent(root)
-            ElementTree.ElementTree(root).write(temporary, "utf-8", xml_declaration=True)
-        return [written]
+        return [written_xml(path.with_suffix(".pvd"), root)]
 
     def triangles(self) -> np.ndarray:
         """int (m, 3): the triangles, and parts of the quadrilaterals."""

@@ -1,7 +1,7 @@
 """Perceptrons of many rows: linear maps with an activation in between, and layer norm at the end.
 
 A function of some inputs' rows is made of one: the first map is split between them. Where all maps behind it are square
-and the activation is ReLU or ELU, it is one kernel (kernels/chain.py) with its gradient, which keeps nothing. Else it
+and the activation is ReLU or ELU, it is one kernel (chain.py) with its gradient, which keeps nothing. Else it
 is torch's, for a tile of rows (ops/row_functions.py).
 """
 
@@ -14,9 +14,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hpcgnn import kernels
+from hpcgnn.extras.meshes.chain import chain, chain_backward
+from hpcgnn.extras.meshes.mapped_rows import map_rows
 from hpcgnn.nn.linear import Linear
-from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors, map_rows
+from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors
 from hpcgnn.ops.row_tiles import picked
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -87,7 +88,7 @@ class Perceptron(nn.Module):
 
 
 class _Chain(RowKernel):
-    """A Perceptron by kernels.chain. An input that is added goes through the kernel's own product, the others' products
+    """A Perceptron by `chain`. An input that is added goes through the kernel's own product, the others' products
     come before it: there may be one, or two that are products already.
     """
 
@@ -125,7 +126,7 @@ class _Chain(RowKernel):
         given = self._given(inputs, parameters)
         index = given.get("z_index")
         y = given["z"].new_empty(len(given["z"] if index is None else index), self.width)
-        kernels.chain(y, **given)
+        chain(y, **given)
         return y
 
     def backward(self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors) -> list[torch.Tensor]:
@@ -138,7 +139,7 @@ class _Chain(RowKernel):
             given |= {"gx": gx, "g_own": total["own"]}
         if "scale" in total:
             given["g_norm"] = gz.new_zeros(2, self.width)
-        kernels.chain_backward(gz, total["weights"], total["biases"], gy[0], gy_index=gy[1], **given)
+        chain_backward(gz, total["weights"], total["biases"], gy[0], gy_index=gy[1], **given)
         for name, g in zip(("scale", "shift"), given.get("g_norm", ()), strict=False):
             total[name] += g
         found = []

@@ -60,11 +60,15 @@ def write_xdmf(path: Path) -> list[Path]:
             chosen = f"{step} 0 0  1 1 1  1 {shape[1]} {shape[2]}"
             ElementTree.SubElement(part, "DataItem", Dimensions="3 3", Format="XML").text = chosen
             item(part, f"snapshots/{name}", shape)
-    written = path.with_suffix(".xdmf")
-    with replaced_by(written) as temporary:
+    return [written_xml(path.with_suffix(".xdmf"), root)]
+
+
+def written_xml(path: Path, root: ElementTree.Element) -> Path:
+    """Write a file, and return its path."""
+    with replaced_by(path) as temporary:
         ElementTree.indent(root)
         ElementTree.ElementTree(root).write(temporary, "utf-8", xml_declaration=True)
-    return [written]
+    return path
 
 
 def draw_errors(path: Path, errors: Mapping[float, Mapping[str, float]]) -> list[Path]:

@@ -57,11 +57,7 @@ class RolloutRequest:
 def add_rollout(commands: Commands, choices: Choices) -> None:
     """`hpcgnn rollout`."""
     command = commands.add_parser(
-        "rollout",
-        allow_abbrev=False,
-        help="forecasts of a trained run of fields, over many times",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=ROLLOUT,
+        "rollout", help="forecasts of a trained run of fields, over many times", description=ROLLOUT
     )
     add_run(command)
     command.add_argument("-o", "--output", metavar="FILE", required=True, help="the file to write: .h5")

@@ -51,9 +51,6 @@ class Fields(Task):
         made = FieldSetting.of(on, cast(Scaling, on.model.get_submodule(self.module)))
         return FieldsEvaluator(self, made), FieldsLoss(made) if learns else None
 
-    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
-        return outputs
-
     def columns(self, outputs: int, names: Sequence[str] = ()) -> list[str]:
         return [f"value_{column}" for column in range(outputs)]
 

@@ -7,8 +7,8 @@ from tabulate import tabulate
 
 from hpcgnn.app.out_of_memory import ADVICE
 from hpcgnn.config import Config
-from hpcgnn.estimate.forecast import Forecast
-from hpcgnn.estimate.results import TargetNode, size_in_words
+from hpcgnn.extras.estimate.forecast import Forecast
+from hpcgnn.extras.estimate.results import TargetNode, size_in_words
 from hpcgnn.extras.offload.features import (
     Placing,
     bytes_of_constants,
@@ -28,7 +28,7 @@ class LimitTable:
     name = "within"
 
     def __init__(self, config: Config) -> None:
-        self._config, self._said = config, options_of(config).memory
+        self._said = options_of(config).memory
         self._bytes = said_memory(self._said) or 0
 
     def values(self, forecast: Forecast, place: TargetNode) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hpcgnn.comm.ledger import KINDS
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
-from hpcgnn.estimate import ADDITIONS
+from hpcgnn.extras.estimate import ADDITIONS
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
 from hpcgnn.plan.rules import TRAINING_RULES
 from hpcgnn.plan.run_plan import NEEDS_MESSAGES, RunPlan

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.launcher import node_of_job
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.pruning import numbers, rows_of_layers, tiles

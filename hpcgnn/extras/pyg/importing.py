@@ -15,9 +15,9 @@ import torch
 
 from hpcgnn.app.resuming import run_identity
 from hpcgnn.app.weights import ENTRY, LIBRARIES, OPTIONS_OF_MODEL, SUFFIX, Tensors, check_names, safetensors
-from hpcgnn.cli.arguments import add_sections, add_trust, given_options
+from hpcgnn.cli.arguments import add_sections, read_options
 from hpcgnn.cli.commands import Commands
-from hpcgnn.config import Choices, Config, make_config, read_toml
+from hpcgnn.config import Choices, Config, make_config
 from hpcgnn.engine.checkpoint import save_checkpoint
 from hpcgnn.engine.optim import build_optimizer
 from hpcgnn.engine.rundir import RunDir
@@ -46,23 +46,18 @@ model must be the same as in its training; a file of `hpcgnn export` has them. O
 def add_import_weights(commands: Commands, choices: Choices) -> None:
     """`hpcgnn import-weights`."""
     command = commands.add_parser(
-        "import-weights",
-        allow_abbrev=False,
-        help="a run directory of weights that were trained elsewhere",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=IMPORT,
+        "import-weights", help="a run directory of weights that were trained elsewhere", description=IMPORT
     )
     command.add_argument("file", metavar="FILE", help="the weights: .safetensors, or .pt with a state dict")
-    command.add_argument("--config", metavar="FILE.toml", help="read options from this file, as for `hpcgnn train`")
-    add_trust(command)
     add_sections(command, choices)
     command.set_defaults(process=process_import_weights)
 
 
 def process_import_weights(arguments: argparse.Namespace, choices: Choices) -> int:
     """Make a run directory of weights that were trained elsewhere."""
-    filed = read_toml(arguments.config) if arguments.config else options_of_file(arguments.file)
-    config = make_config({**filed, **given_options(arguments)}, choices, arguments.config or "the command line")
+    saved = {} if arguments.config else options_of_file(arguments.file)
+    given = {**saved, **read_options(arguments)[0]}
+    config = make_config(given, choices, arguments.config or "the command line")
     return import_weights(arguments.file, config)
 
 

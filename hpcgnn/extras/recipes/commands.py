@@ -29,11 +29,6 @@ nodes alone:
     mpiexec -n 4 hpcgnn train --graph hops.h5 --model sign --layers 2"""
 
 
-def _parser(commands: Commands, name: str, said: str, description: str) -> argparse.ArgumentParser:
-    formatter = argparse.RawDescriptionHelpFormatter
-    return commands.add_parser(name, allow_abbrev=False, help=said, formatter_class=formatter, description=description)
-
-
 def _add_common(command: argparse.ArgumentParser, choices: Choices, process: Callable[..., int]) -> None:
     """The options of both commands, and the call of one."""
     command.add_argument("--force", action="store_true", help="replace the file if it exists")
@@ -51,7 +46,7 @@ def _operators(text: str) -> tuple[str, ...]:
 def add_propagate(commands: Commands, choices: Choices) -> None:
     """`hpcgnn propagate`."""
     said = "features that have come along the edges once, for models that see each node by itself"
-    command = _parser(commands, "propagate", said, PROPAGATE)
+    command = commands.add_parser("propagate", help=said, description=PROPAGATE)
     command.add_argument(
         "--operators", type=_operators, metavar="NAMES", default=("sym",), help="some of sym,mean,ppr (default: sym)"
     )
@@ -104,7 +99,7 @@ the adjacency with symmetric normalisation, y_0 the training nodes' labels. The 
 def add_label_propagation(commands: Commands, choices: Choices) -> None:
     """`hpcgnn label-propagation`."""
     said = "classes from the labels of training nodes alone: a baseline without a model"
-    command = _parser(commands, "label-propagation", said, LABEL_PROPAGATION)
+    command = commands.add_parser("label-propagation", help=said, description=LABEL_PROPAGATION)
     command.add_argument(
         "--alpha", type=part, metavar="A", default=0.9, help="part that comes from the neighbours (default: 0.9)"
     )

@@ -22,12 +22,12 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.checkpoint import Checkpoint, Tensors, folder_beside, reading, within
+from hpcgnn.engine.checkpoint import Checkpoint, Tensors, folder_beside, reading
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.engine.optim import Optimizer, make_optimizer
 from hpcgnn.errors import CheckpointError, TrainingError
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes
+from hpcgnn.graphfile.hdf5 import check_dataset, opened, read_attributes, within
 from hpcgnn.graphfile.original_order import read_in_original_order, write_in_original_order
 from hpcgnn.ops.draws import Purpose
 from hpcgnn.options.inputs import inputs_of
@@ -61,7 +61,7 @@ def _rows_kept(checkpoint: Checkpoint) -> tuple[list[str], float | None]:
 def _rows(checkpoint: Checkpoint, name: str, shape: tuple[int, int], start: int, stop: int) -> torch.Tensor:
     """Some rows of an array of this shape in the file of rows. Raises CheckpointError."""
     with _opened_rows(checkpoint) as file:
-        dataset = within(file, file, name)
+        dataset = within(file, name)
         check_dataset(file.filename, os.path.getsize(file.filename), name, dataset)
         if dataset.shape != shape:
             raise CheckpointError(

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Exchange
+from hpcgnn.comm.communicator import Communicator, Exchange
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.peers import Lanes
 from hpcgnn.exchange.plan import HaloPlan

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.row_codec import RowFormat
 from hpcgnn.exchange.stream import EdgesT, Returns, RowStream, StreamInput, StreamPart

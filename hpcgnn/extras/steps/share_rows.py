@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.transforms.pruning import edges_to
 from hpcgnn.ops.draws import Purpose, Randomness

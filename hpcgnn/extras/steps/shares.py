@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo, parts
 from hpcgnn.extras.steps.histories import Crossing, Numbers
 from hpcgnn.graph.blocks import Block, sampled, transposed

@@ -3,7 +3,7 @@
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.nn.model import Model
 from hpcgnn.ops.draws import Purpose, Randomness
 from hpcgnn.schedules.base import AllreduceEveryStep

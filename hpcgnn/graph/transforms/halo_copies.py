@@ -2,7 +2,7 @@
 
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import HaloPlan, gather_halo, of_offsets, parts
 from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.graph.blocks import Block

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import gather_halo
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.local import Adjacency, LocalGraph, with_halo
@@ -114,8 +114,7 @@ def _taken(
     )
     for block in blocks:
         for tile in tiles(block, row_number, column_number):
-            places = np.repeat(at[tile.rows] - (np.cumsum(tile.counts) - tile.counts), tile.counts)
-            places += np.arange(len(places))
+            places = segments(at[tile.rows], tile.counts)
             at[tile.rows] += tile.counts
             columns[places] = tile.columns
             if owners is not None:

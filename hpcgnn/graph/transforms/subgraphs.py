@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.peers import Peers
 from hpcgnn.exchange.plan import HaloPlan, gather_halo
 from hpcgnn.exchange.send_matrix import SendMatrix

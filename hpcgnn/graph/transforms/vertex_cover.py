@@ -28,13 +28,14 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator
+from hpcgnn.comm.communicator import Communicator
 from hpcgnn.exchange.plan import HaloPlan, agreed_plan, of_offsets
 from hpcgnn.exchange.send_matrix import PartialSums, SendMatrix
 from hpcgnn.graph.blocks import edges_of, halo_blocks
-from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover, places
+from hpcgnn.graph.cover import MOST_LEFT, MOST_RIGHT, least_cover
 from hpcgnn.graph.local import Adjacency, LocalGraph
 from hpcgnn.graph.transforms.within_node import to_planners
+from hpcgnn.graphfile.ranges import segments
 
 # Sums are worth their structure where they save more than this share of the rows.
 WORTHWHILE = 0.05
@@ -247,7 +248,7 @@ def _served(
     sending, sent = _sending(plan, back, columns_back, cover)
     made = agreed_plan(plan.peers, received, sent, sending, plan.cap, comm, plan.near)
     starts = np.cumsum(received) - received
-    node_at, sum_at = places(starts, nodes_in), places((starts + nodes_in)[::-1], sums_in)
+    node_at, sum_at = segments(starts, nodes_in), segments((starts + nodes_in)[::-1], sums_in)
     lengths = np.diff(columns.indptr)
     taken = np.repeat(cover.nodes_in, lengths)
     sum_rows = back.plan.send_rows.numpy()[cover.sums_in]
@@ -300,7 +301,7 @@ def _sending(plan: HaloPlan, back: Adjacency, columns: _Columns, cover: _Cover) 
             weights.append(columns.weight[stand][torch.from_numpy(taken)])
     weight = None if columns.weight is None else torch.cat([columns.weight[:0], *weights])
     rows_at, at = (
-        torch.from_numpy(places(first, count * here).astype(np.int32))
+        torch.from_numpy(segments(first, count * here).astype(np.int32))
         for first, count in ((starts, nodes), (starts + nodes, sums))
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from hpcgnn import kernels
-from hpcgnn.comm import Communicator, Message
+from hpcgnn.comm.communicator import Communicator, Message
 from hpcgnn.errors import GraphError
 from hpcgnn.exchange.nodes import NodeLayout, SharedRows
 from hpcgnn.exchange.peers import Peers, cap_of_nodes

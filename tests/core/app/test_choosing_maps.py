@@ -6,7 +6,7 @@ import pytest
 
 from hpcgnn.app import choosing_maps
 from hpcgnn.app.choosing_maps import choose_map
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.graphfile.storage import GraphFile

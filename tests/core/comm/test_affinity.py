@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from hpcgnn.app.remarks import CROWDED, describe_affinity
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.cores import Binding
 from hpcgnn.word_list import every
 

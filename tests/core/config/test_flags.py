@@ -8,7 +8,7 @@ import pytest
 
 from hpcgnn import config
 from hpcgnn.__main__ import build_parser
-from hpcgnn.cli.arguments import given_options, preset_of
+from hpcgnn.cli.arguments import given_options, read_options
 from hpcgnn.config import SECTION_OF, make_config, read_toml
 from hpcgnn.errors import ConfigError
 from hpcgnn.options import SECTIONS
@@ -19,7 +19,7 @@ from hpcgnn.plan.choices import registry_choices
 CHOICES = registry_choices()
 DECLARED = {declared.name: declared for kind in SECTIONS.values() for declared in fields(kind)}
 #: A new option is a key. A new flag needs a reason.
-FLAGS = """--config --trust-run --dry-run --preset --set --graph --task --model --plugin --layers --hidden --dropout
+FLAGS = """--dry-run --config --trust-run --preset --set --graph --task --model --plugin --layers --hidden --dropout
     --norm --optimizer --lr --weight-decay --epochs --schedule --halo-buffer --halo-dtype --run-dir --resume --seed
     --threads --precision --comm""".split()
 #: Of extras.
@@ -94,8 +94,9 @@ def test_what_set_refuses(words, told):
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets(name):
     """Each makes a configuration with any model that is not bound to a schedule, and options override it."""
-    options, lines = preset_of(parsed("--preset", name))
+    options, _, _, lines = read_options(parsed("--preset", name))
     assert len(lines) == 1 and lines[0].startswith(f"preset {name}: ")
+    assert read_options(parsed("--preset", name, "--lr", "1"))[0] == {**options, "lr": 1.0}
     config = make_config({"graph": "g.h5", "model": "sage", **options}, CHOICES).to_dict()
     for key, value in options.items():
         assert config[SECTION_OF[key]][key] == value and f"{SECTION_OF[key]}.{key}={value}" in lines[0]

@@ -11,7 +11,7 @@ from damage import damaged, damages
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.graph.load import check_trainable, load_local_graph
 from hpcgnn.graphfile.storage import GraphFile

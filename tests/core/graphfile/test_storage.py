@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import AccessError, FormatError, GraphError
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.hdf5 import opened, write_attributes

@@ -3,7 +3,7 @@
 import pytest
 from mpi.training import generated
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from mpi.estimate.test_estimated import MAP, check, paths  # noqa: F401
 from mpi.nn import test_models
 from mpi.nn.test_models import EPOCH, SEED, make_trainer, on_rank_0, spec_of
 from mpi.training import build_trainer, configure
 
+from extras.estimate.test_estimated import MAP, check, paths  # noqa: F401
 from hpcgnn.errors import ConfigError, GraphError
 
 pytestmark = pytest.mark.ranks(2, 3)

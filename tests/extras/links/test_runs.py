@@ -14,7 +14,7 @@ from mpi.nn.test_message_layers import node  # noqa: F401
 from mpi.training import configure
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.forecast import CountedGraph
+from hpcgnn.extras.estimate.forecast import CountedGraph
 from hpcgnn.extras.links.held_out import Drawn
 from hpcgnn.graphfile.storage import GraphFile
 

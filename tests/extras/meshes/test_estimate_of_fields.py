@@ -4,13 +4,13 @@ import graphs
 import numpy as np
 import pytest
 import torch
-from mpi.estimate.test_estimated import check
 from mpi.training import build_trainer, configure
 
+from extras.estimate.test_estimated import check
 from hpcgnn.engine.memory_policy import SavedTensors
 from hpcgnn.engine.probe import KeptBytes, StepProbe
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.forecast import CountedGraph
+from hpcgnn.extras.estimate.forecast import CountedGraph
 from hpcgnn.extras.meshes.task import Fields
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plugins.registry import make_plugins

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError
 from hpcgnn.extras.meshes.snapshots import Snapshots
 from hpcgnn.graph.load import load_local_graph

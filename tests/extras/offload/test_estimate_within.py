@@ -4,8 +4,8 @@ import json
 
 from hpcgnn.__main__ import main
 from hpcgnn.config import make_config
-from hpcgnn.estimate.forecast import CountedGraph
-from hpcgnn.estimate.results import TargetNode
+from hpcgnn.extras.estimate.forecast import CountedGraph
+from hpcgnn.extras.estimate.results import TargetNode
 from hpcgnn.extras.offload.estimate import within
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.plan.choices import registry_choices

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import torch
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.extras.offload.pruned import pruned_size
 from hpcgnn.graph.local import LocalGraph, build_adjacency
 from hpcgnn.graph.transforms.pruning import prune

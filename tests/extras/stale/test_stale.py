@@ -7,7 +7,6 @@ import torch
 from asking import attend
 from mpi.engine import test_curves, test_not_finite, test_resume
 from mpi.engine.test_nothing_stays import path  # noqa: F401
-from mpi.estimate.test_estimated import check_case
 from mpi.gathering import both_ways, check_rows, sent_both_ways, whole
 from mpi.graph import test_nothing_of_size_n
 from mpi.nn import formulas
@@ -18,6 +17,7 @@ from mpi.schedules import emulated
 from mpi.small import edges_of, stored
 from mpi.training import CHOICES, build_trainer, configure
 
+from extras.estimate.test_estimated import check_case
 from hpcgnn.config import make_config
 from hpcgnn.engine.checkpoint import checkpoints
 from hpcgnn.errors import ConfigError

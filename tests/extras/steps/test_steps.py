@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from mpi.estimate.test_estimated import MAP, check, foretold, paths  # noqa: F401
 from mpi.runs import check_same, train_into
 from mpi.small import stored
 from mpi.training import build_trainer, configure
 
+from extras.estimate.test_estimated import MAP, check, foretold, paths  # noqa: F401
 from hpcgnn.errors import ConfigError
 
 from .serial import RATE, Exact, Serial

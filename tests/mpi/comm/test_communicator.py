@@ -8,7 +8,7 @@ import pytest
 import torch
 from mpi4py import MPI
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import FormatError, GraphError, HpcgnnError, RemoteError
 
 from ..transports import TRANSPORTS

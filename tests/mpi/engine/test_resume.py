@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.engine.checkpoint import checkpoints
 
 from ..runs import check_same, log_of, losses, train_into

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import elu
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import TrainingError
 
 from ..nn import formulas

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.graphfile.storage import GraphFile, write_graph
 from hpcgnn.nn.registry import MODELS
 from partition_tools.cli.generate_graph import generate_graph

@@ -77,7 +77,7 @@ def test_aggregation(comm, session_path, nodes, name, dtype):
             entry = traffic.pop(kind, None)
             sent, received = (entry.bytes_sent, entry.bytes_received) if entry else (0, 0)
             row = row_bytes(dtype, width)
-            if len(set(nodes[0])) == comm.size:  # of nodes, which share what they send: estimate/test_estimated.py
+            if len(set(nodes[0])) == comm.size:  # of nodes, which share what they send: extras/estimate
                 assert (sent, received) == (plan.num_boundary * row, plan.num_halo * row)
         assert not {kind for kind in traffic if kind.startswith("halo")} and policy.inward.buffers.nbytes <= limit
 

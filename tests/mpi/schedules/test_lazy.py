@@ -8,7 +8,7 @@ import oracle
 import pytest
 import torch
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 
 from ..runs import summary, train_into
 from ..small import GRAPHS, dense, edges_of, stored, written

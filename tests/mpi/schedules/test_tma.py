@@ -8,7 +8,7 @@ import numpy as np
 import oracle
 import pytest
 
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.engine.checkpoint import Checkpoint, checkpoints
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.schedules.tma import Averaging

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from core.test_output_files import check_inputs_stay
 
 from hpcgnn.__main__ import main
-from hpcgnn.estimate.results import PARTS
+from hpcgnn.extras.estimate.results import PARTS
 
 SMALL = ("--model", "sage", "--layers", "2", "--hidden", "8", "--epochs", "100")
 
@@ -71,6 +72,10 @@ def test_what_is_refused(capsys, name, tmp_path, monkeypatch, graph):
     assert said in refused(capsys, "--ranks", "2", *arguments)
     error = refused(capsys, "--graph", graph, "--ranks", "2,17")
     assert "17 ranks are more than the 16 clusters" in error and "--ranks 17" in error
+
+
+def test_it_does_not_replace_what_it_reads(run, command):
+    check_inputs_stay(run, command, "estimate --config c.toml --ranks 2", "--json", "clash.json", ("g.h5", "c.toml"))
 
 
 def test_a_map_that_is_not_there_is_made(capsys, graph):

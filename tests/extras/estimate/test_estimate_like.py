@@ -5,10 +5,10 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from core.forked import train
 
-from hpcgnn.estimate.like import Counts, Measured
+from hpcgnn.extras.estimate.like import Counts, Measured
 
-from ..forked import train
 from .test_estimate_command import estimate, refused
 
 COUNTS = Counts(gathered=8e6, multiplied=4e6, sent=64_000, reduced=1600, parameters=400, ranks=4)

@@ -16,10 +16,10 @@ from hpcgnn.engine.epochs import costs_of_epoch
 from hpcgnn.engine.probe import StepProbe
 from hpcgnn.engine.trainer import Trainer
 from hpcgnn.engine.views import layers_to_prune
-from hpcgnn.estimate.small_copy import GhostCommunicator, Size, make_copy
-from hpcgnn.estimate.traffic import Place, place_of
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.exchange.stream import Use
+from hpcgnn.extras.estimate.small_copy import GhostCommunicator, Size, make_copy
+from hpcgnn.extras.estimate.traffic import Place, place_of
 from hpcgnn.memory.resident import PeakMemory, resident_bytes, trim_heap
 from hpcgnn.ops.row_tiles import tile_rows, tiles_of
 from hpcgnn.plan.rules import COUNTING_RULES

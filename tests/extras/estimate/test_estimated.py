@@ -8,15 +8,14 @@ from dataclasses import replace
 import graphs
 import numpy as np
 import pytest
+from mpi.nodes import emulated
+from mpi.small import stored, written
+from mpi.training import CLASSES, build_trainer, configure, generated
 
 from hpcgnn.engine.epochs import costs_of_epoch
-from hpcgnn.estimate.forecast import CountedGraph
-from hpcgnn.estimate.traffic import Traffic
+from hpcgnn.extras.estimate.forecast import CountedGraph
+from hpcgnn.extras.estimate.traffic import Traffic
 from hpcgnn.graphfile.storage import GraphFile
-
-from ..nodes import emulated
-from ..small import stored, written
-from ..training import CLASSES, build_trainer, configure, generated
 
 pytestmark = pytest.mark.ranks(2)
 
@@ -229,7 +228,7 @@ def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monke
     config = configure(stored(comm, session_path, name)[2], partition="dealt")
 
     def chosen(huge):
-        monkeypatch.setattr("hpcgnn.estimate.forecast.huge_pages", lambda: huge)
+        monkeypatch.setattr("hpcgnn.extras.estimate.forecast.huge_pages", lambda: huge)
         with GraphFile(config.data.graph) as file:
             made = CountedGraph(file, per_node=per_node).forecast(config, comm.size)
         return made.experiment.plan.in_place, made.shares.crossing

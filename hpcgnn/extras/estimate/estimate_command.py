@@ -9,10 +9,10 @@ from tqdm import tqdm
 
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.config import Config
-from hpcgnn.estimate import ADDITIONS
-from hpcgnn.estimate.forecast import CountedGraph
-from hpcgnn.estimate.like import Counts, read_measured
-from hpcgnn.estimate.results import TargetNode, as_values, table
+from hpcgnn.extras.estimate import ADDITIONS
+from hpcgnn.extras.estimate.forecast import CountedGraph
+from hpcgnn.extras.estimate.like import Counts, read_measured
+from hpcgnn.extras.estimate.results import TargetNode, as_values, table
 from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import common_bytes, resident_bytes

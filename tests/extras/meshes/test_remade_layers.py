@@ -6,7 +6,7 @@ from math import comb
 import pytest
 import torch
 
-from hpcgnn.ops.remade_layers import remade_layers
+from hpcgnn.extras.meshes.remade_layers import remade_layers
 
 
 class Stack:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from hpcgnn.comm.communicator import Communicator, Exchange, Message
-from hpcgnn.comm.heartbeat import Heartbeat
-from hpcgnn.comm.ledger import Ledger
+from hpcgnn.comm.communicator import Exchange, Message, SoloCommunicator
+from hpcgnn.comm.transport import traffic
 from hpcgnn.engine.probe import made_up
 from hpcgnn.graph.local import Adjacency, LocalGraph, build_adjacency
 from hpcgnn.graphfile.ranges import segments
@@ -23,7 +22,7 @@ from hpcgnn.placement.order import FoundEdges, LocalOrder
 from hpcgnn.plan.run_plan import RunPlan
 
 
-class GhostCommunicator(Communicator):
+class GhostCommunicator(SoloCommunicator):
     """Rank 0 of `size`. Not collective, since there are no others.
 
     Attributes:
@@ -33,16 +32,16 @@ class GhostCommunicator(Communicator):
     """
 
     def __init__(self, size: int) -> None:
-        self.rank, self.size, self.ledger, self.heartbeat = 0, size, Ledger(), Heartbeat()
-        self.summed = (0, 0)
+        super().__init__()
+        self.size, self.summed = size, (0, 0)
         self.wanted: dict[int, torch.Tensor] = {}
         self._told: set[int] = set()  # ranks that have sent their number of requested rows, and not yet the rows
         self._columns = 1  # own nodes that have a number
 
     def exchange(self, outgoing: list[Message], incoming: list[Message], kind: str) -> Exchange:
-        sent, received = (sum(tensor.nbytes for _, tensor in messages) for messages in (outgoing, incoming))
-        if outgoing or incoming:
-            self.ledger.add(kind, messages=len(outgoing), bytes_sent=sent, bytes_received=received)
+        used, *counts = traffic(outgoing, incoming)
+        if used:
+            self.ledger.add(kind, *counts)
         given = dict(outgoing)
         for rank, tensor in incoming:
             self._make_up(rank, tensor, given.get((self.size - rank) % self.size), kind)
@@ -89,9 +88,6 @@ class GhostCommunicator(Communicator):
 
     def gather_object(self, value: Any, root: int = 0) -> list[Any]:
         return self.allgather_object(value)
-
-    def broadcast_(self, tensor: torch.Tensor, root: int, kind: str) -> torch.Tensor:
-        return tensor
 
 
 _SEED = 1

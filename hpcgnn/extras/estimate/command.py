@@ -3,9 +3,9 @@
 import argparse
 from typing import Any
 
-from hpcgnn.cli.arguments import add_sections, add_trust, given_options, preset_of, rank_counts, whole
+from hpcgnn.cli.arguments import add_sections, rank_counts, read_options, whole
 from hpcgnn.cli.trained_runs import config_of_run
-from hpcgnn.config import Choices, make_config, read_toml
+from hpcgnn.config import Choices, make_config
 from hpcgnn.errors import ConfigError
 
 DESCRIPTION = """\
@@ -23,11 +23,7 @@ copies of a rank. Option --like adds the least and the most seconds, scaled by t
 def add_estimates(commands: Any, choices: Choices) -> None:
     """Add `hpcgnn estimate`."""
     estimate = commands.add_parser(
-        "estimate",
-        allow_abbrev=False,
-        help="memory, messages and time of a job on any number of ranks",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "estimate", help="memory, messages and time of a job on any number of ranks", description=DESCRIPTION
     )
     own = estimate.add_argument_group("estimate")
     own.add_argument(
@@ -41,21 +37,17 @@ def add_estimates(commands: Any, choices: Choices) -> None:
     )
     own.add_argument("--json", metavar="FILE", help="write the estimate: a list with an object per number of ranks")
     own.add_argument("--force", action="store_true", help="overwrite an existing file of --json")
-    estimate.add_argument("--config", metavar="FILE.toml", help="options from this file, as for `hpcgnn train`")
-    add_trust(estimate)
     add_sections(estimate, choices)
     estimate.set_defaults(process=process_estimate)
 
 
 def process_estimate(arguments: argparse.Namespace, choices: Choices) -> int:
     """Estimate a job."""
-    from hpcgnn.estimate.estimate_command import estimate
+    from hpcgnn.extras.estimate.estimate_command import estimate
 
-    filed, typed = read_toml(arguments.config) if arguments.config else {}, given_options(arguments)
-    given = {**preset_of(arguments)[0], **filed, **typed}
     if arguments.ranks_per_node is not None and arguments.ranks_per_node < 1:
         raise ConfigError(f"--ranks-per-node {arguments.ranks_per_node}: expected at least 1")
-    config, like = make_config(given, choices, arguments.config or "the command line"), None
+    config, like = make_config(read_options(arguments)[0], choices, arguments.config or "the command line"), None
     if arguments.like:
         like = config_of_run(argparse.Namespace(run_dir=arguments.like, trust_run=arguments.trust_run), choices)
     return estimate(config, arguments, like)

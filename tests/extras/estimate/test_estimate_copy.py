@@ -6,9 +6,9 @@ from graphs import META
 
 from hpcgnn.config import make_config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate import forecast
-from hpcgnn.estimate.small_copy import CopyDirection, Size
-from hpcgnn.estimate.trial import Experiment
+from hpcgnn.extras.estimate import forecast
+from hpcgnn.extras.estimate.small_copy import CopyDirection, Size
+from hpcgnn.extras.estimate.trial import Experiment
 from hpcgnn.kernels import library
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.run_plan import plan

@@ -11,10 +11,10 @@ import numpy as np
 from hpcgnn.app.choosing_maps import map_of_one_process
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError
-from hpcgnn.estimate.shares import ShareCounter, Shares, Way
-from hpcgnn.estimate.small_copy import CopyDirection, Size
-from hpcgnn.estimate.traffic import CountedLanes, HaloCounts, Nodes, Place, Traffic
-from hpcgnn.estimate.trial import MAKING, Experiment, Trial
+from hpcgnn.extras.estimate.shares import ShareCounter, Shares, Way
+from hpcgnn.extras.estimate.small_copy import CopyDirection, Size
+from hpcgnn.extras.estimate.traffic import CountedLanes, HaloCounts, Nodes, Place, Traffic
+from hpcgnn.extras.estimate.trial import MAKING, Experiment, Trial
 from hpcgnn.graph.load import check_labelled, check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile

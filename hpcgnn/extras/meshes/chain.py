@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from .kernel import Arguments, kernel
-from .projection import one_pass
-from .rowwise import elu, elu_gradient, relu_gradient
+from hpcgnn.kernels.kernel import Arguments, kernel
+from hpcgnn.kernels.projection import one_pass
+from hpcgnn.kernels.rowwise import elu, elu_gradient, relu_gradient
 
 _NO_MEMORY = "a chain of products: no memory to work in"
 #: Numbers in a register's row of the compiled products (native/products.h).

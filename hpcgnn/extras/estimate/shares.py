@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpcgnn.estimate.traffic import Covers, HaloCounts, Needs, Nodes, Place
+from hpcgnn.extras.estimate.traffic import Covers, HaloCounts, Needs, Nodes, Place
 from hpcgnn.graph.own_rows import read_indptr
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.label_files import LABELS

@@ -7,7 +7,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from hpcgnn.estimate.forecast import Forecast
+from hpcgnn.extras.estimate.forecast import Forecast
 
 PARTS = "features", "structure", "activations", "gradients", "halo_buffers", "libraries"
 

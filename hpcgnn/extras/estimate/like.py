@@ -24,7 +24,7 @@ import numpy as np
 
 from hpcgnn.config import Config
 from hpcgnn.errors import ConfigError, RunDirError
-from hpcgnn.estimate.forecast import CountedGraph, Forecast
+from hpcgnn.extras.estimate.forecast import CountedGraph, Forecast
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.report.read import Unusable, read_records, read_summary
 
