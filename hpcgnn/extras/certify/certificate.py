@@ -17,9 +17,9 @@ from hpcgnn.engine.summary import versions
 from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, failed, limits, of_losses
 from hpcgnn.extras.certify.measuring import CertifiedRun
 from hpcgnn.records import latex, to_json, write_atomically
+from hpcgnn.report.read import GRADIENTS, ROWS
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
-_ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ class Certificate:
                     if each is self.first
                     else shown(differences(each, self.first), f"{_most([self.exact[0], two]):.1e}" if two else "")
                 ),
-                *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (_ROWS, _SUMS)),
-                f"{sum(each.sent['messages'].get(kind, 0) for kind in (*_ROWS, *_SUMS)):,}",
+                *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (ROWS, GRADIENTS)),
+                f"{sum(each.sent['messages'].get(kind, 0) for kind in (*ROWS, *GRADIENTS)):,}",
                 "{min:,}–{max:,}".format(**each.quality["halo_rows"]),
             ]
             for each, two in zip_longest(self.shapes, self.exact)
