@@ -13,7 +13,7 @@ from hpcgnn.app.loaded_model import load_trained
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.rundir import start_logging
-from hpcgnn.engine.summary import rows_of_metrics, versions
+from hpcgnn.engine.summary import rows_of_metrics, show_classes, versions
 from hpcgnn.memory.resident import resident_bytes
 from hpcgnn.records import shown_number, to_json, write_atomically
 from hpcgnn.report.read import named
@@ -68,3 +68,4 @@ def _show(record: dict[str, Any], model: str) -> None:
     rows += [("ranks × threads", f"{record['ranks']} × {record['threads_per_rank']}")]
     rows += [("seconds", f"{record['seconds']:.3f}")]
     tell(tabulate(rows, tablefmt="rounded_outline", disable_numparse=True))
+    show_classes(record)

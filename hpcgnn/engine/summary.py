@@ -26,7 +26,7 @@ from hpcgnn.graphfile.schema import SPLITS
 from hpcgnn.placement.clusters import imbalance
 from hpcgnn.records import metrics_by_split, shown_number, spread, to_json
 from hpcgnn.report.figures import draw_curves
-from hpcgnn.report.read import RANKS, named
+from hpcgnn.report.read import GRADIENTS, RANKS, ROWS, named
 from hpcgnn.terminal import tell
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("hpcgnn")
+_MOST_CLASSES = 20  # that a screen shows
 PACKAGES = ("torch", "numpy", "h5py", "mpi4py", "pymetis")
 
 
@@ -140,8 +141,8 @@ def summarise(
         "epoch_seconds": {"median": statistics.median(took), "min": min(took), "max": max(took)},
         "bound": max((r["bound"] for r in ranks if r["bound"]), key=itemgetter("seconds"), default=None),
         **{name: value for plugin in trainer.plugins for name, value in plugin.summary(ranks).items()},
-        "halo_bytes_per_epoch": _traffic(records[-1:], "halo_forward", "halo_backward"),
-        "allreduce_bytes_per_epoch": _traffic(records[-1:], "allreduce"),
+        "halo_bytes_per_epoch": _traffic(records[-1:], *ROWS),
+        "allreduce_bytes_per_epoch": _traffic(records[-1:], *GRADIENTS),
         "bytes_total": {kind: _traffic(records, kind) for kind in sorted({k for r in records for k in r["bytes"]})},
         "seconds_loading": seconds_loading,
         "halo_buffer_bytes": max(r["halo_buffer_bytes"] for r in ranks),
@@ -175,6 +176,7 @@ def show_result(summary: dict[str, Any], run_dir: "RunDir") -> None:
     """
     with _without_harm("table of the result"):
         tell(_result_table(summary))
+        show_classes(summary)
     picture = None
     with _without_harm("curves.png"):
         try:
@@ -200,6 +202,21 @@ def rows_of_metrics(record: dict[str, Any]) -> list[tuple[str, str]]:
         for table in metrics_by_split(record).values()
         for split, values in table.items()
     ]
+
+
+def show_classes(record: dict[str, Any]) -> None:
+    """Print the table by class of an evaluation or a summary that has one of few rows: of the test nodes, or of those
+    that there are.
+    """
+    tables = record.get("classes") or {}
+    split = next((each for each in ("test", "val", "train") if any(row["support"] for row in tables.get(each, ()))), "")
+    if split and len(tables[split]) <= _MOST_CLASSES:
+        shown = [
+            {name: shown_number(value) if isinstance(value, float) else value for name, value in row.items()}
+            for row in tables[split]
+        ]
+        table = tabulate(shown, "keys", "rounded_outline", disable_numparse=True, stralign="right")
+        tell(f"{split} nodes by class\n{table}")
 
 
 def _result_table(summary: dict[str, Any]) -> str:

@@ -61,6 +61,24 @@ def shared_bytes() -> int:
     return status("RssShmem:")
 
 
+class _HeapNumbers(ctypes.Structure):
+    """What glibc's mallinfo2 returns."""
+
+    _fields_ = (("sizes", ctypes.c_size_t * 10),)
+
+
+def heap_bytes() -> tuple[int, int]:
+    """(bytes that the program has from malloc now, in pieces of any size; bytes that malloc keeps); zeros where the C
+    library does not say.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallinfo = ctypes.CDLL(None).mallinfo2
+        mallinfo.restype = _HeapNumbers
+        sizes = mallinfo().sizes
+        return int(sizes[4] + sizes[7]), int(sizes[8])  # pieces with a mapping of their own, and those of the heap
+    return 0, 0
+
+
 def mapped_bytes(mappings: Iterable[tuple[int, int]]) -> int:
     """Resident bytes of these mappings (address, length); 0 where the kernel does not say.
 

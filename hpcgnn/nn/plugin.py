@@ -15,6 +15,7 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 from hpcgnn.errors import ConfigError
@@ -24,8 +25,8 @@ from hpcgnn.likely_names import file_beside
 COPY = "plugin.py"
 
 
-def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> None:
-    """Run a Python file as a module. Its own errors pass through.
+def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> ModuleType:
+    """Run a Python file as a module, which is returned. Its own errors pass through.
 
     Args:
         path: the file.
@@ -56,6 +57,7 @@ def load_plugin(path: str | Path, unasked: str = "", recorded: str = "") -> None
     # The record has the code that ran, even if the file changes meanwhile.
     module.__source__ = source  # type: ignore[attr-defined]
     exec(code, module.__dict__)
+    return module
 
 
 def _module_name(path: str | Path) -> str:

@@ -1,13 +1,15 @@
 """The expected memory of a rank, item by item, to compare with the kernel's measurement.
 
 Lasting memory is counted, not estimated. The count covers every tensor reachable from the trainer, each storage once,
-and what the kernel counts of the MPI library's shared memory and of program code. Memory of a step (activations kept
-for the backward pass, workspace) is the amount in use in the arena. The arena keeps its other memory for later phases.
-That rest stays resident and has a line of its own, since it is neither activations nor workspace.
+and the kernel's counts of the MPI library's shared memory and of program code. Python's larger objects and libraries,
+such as HDF5 and MPI, have the rest of the bytes that malloc has given. Memory of a step (activations kept for the
+backward pass, workspace) is the amount in use in the arena. The arena keeps its other memory for later phases. That
+rest stays resident and has a line of its own, since it is neither activations nor workspace.
 
 Tensors of torch's own operations outside the arena are counted as they are made. For freed tensors that were on the
 heap, the allocator keeps some memory for the next ones. No item is fitted to a measurement. The difference from the
-measurement is memory of libraries, and workspace inside single operations.
+measurement is small objects of Python, which malloc does not serve, untouched pages, and workspace inside single
+operations.
 """
 
 import dataclasses
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 MODEL, OTHER, MPI = "parameters, gradients, optimizer", "masks, scales and halo ids", "shared memory of MPI"
 CODE = "program code, loaded since"
+OBJECTS = "objects of Python and of libraries"
 SNAPSHOTS = "rows of the graph file that a step reads"
 SHARED = "what the ranks of a node share"
 TAKEN, MADE = "activations and workspace", "tensors outside the arena"
@@ -35,7 +38,13 @@ FREE_HEAP = "heap, resident but not in use then"
 
 
 def make_account(
-    trainer: "Trainer", local: LocalGraph, profile: "MemoryProfile", mpi_bytes: int = 0, code_bytes: int = 0
+    trainer: "Trainer",
+    local: LocalGraph,
+    profile: "MemoryProfile",
+    mpi_bytes: int = 0,
+    code_bytes: int = 0,
+    given_bytes: int = 0,
+    free_bytes: int = TRIM_THRESHOLD,
 ) -> dict[str, dict[str, int]]:
     """Return {phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
@@ -44,6 +53,7 @@ def make_account(
         local: the rank's share of the graph.
         profile: the measurement of the same phases.
         mpi_bytes, code_bytes: growth of MPI's shared memory, and of program code, in bytes.
+        given_bytes, free_bytes: growth of the bytes that malloc has given, and of the bytes that it keeps.
     """
     lasting: dict[str, int] = {}
     seen: set[Any] = set()
@@ -62,15 +72,17 @@ def make_account(
     }
     for item, root in roots.items():
         lasting[item] = held_bytes(root, seen)
-    lasting |= {MPI: mpi_bytes, CODE: code_bytes}
-    if views.in_place is not None:
-        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
     lasting[MODEL] += sum(each.later_bytes() for each in trainer.plugins)
     lasting[MODEL] += sum(p.nbytes for p in trainer.model.parameters())  # the best so far, which the epoch loop holds
     # It has a line of its own.
     constants = (each for each in trainer.constants.values() if isinstance(each, torch.Tensor))  # others are on disk
     kept = sum(constant.nbytes for constant in constants if arena.holds(constant))
-    heap = min(TRIM_THRESHOLD, max(profile.on_heap.values(), default=0))
+    # Tensors in the arena have nothing from malloc.
+    objects = max(0, given_bytes + kept - sum(lasting.values()))
+    lasting |= {MPI: mpi_bytes, CODE: code_bytes, OBJECTS: objects}
+    if views.in_place is not None:
+        lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
+    heap = min(TRIM_THRESHOLD, max(profile.on_heap.values(), default=0), free_bytes)
     account = {}
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)

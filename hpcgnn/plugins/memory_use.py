@@ -28,6 +28,7 @@ from hpcgnn.memory.resident import (
     MMAP_THRESHOLD,
     PeakMemory,
     common_bytes,
+    heap_bytes,
     resident_bytes,
     shared_bytes,
     trim_heap,
@@ -48,6 +49,7 @@ class MemoryUse(Plugin):
         trim_heap()
         self._peak = PeakMemory()
         self._libraries, self._shared, self._code = resident_bytes(), shared_bytes(), common_bytes()
+        self._heap = heap_bytes()
         self._baseline, self._facts = 0, dict[str, Any]()
         profiled = config.run.profile_memory
         self._profile = MemoryProfile(self._peak, buffers.arena, LiveTensors()) if profiled else None
@@ -83,10 +85,11 @@ class MemoryUse(Plugin):
         }
         if self._profile is not None and known:
             mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
+            heap = [max(0, now - before) for now, before in zip(heap_bytes(), self._heap, strict=True)]
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
                 "phase_peak_bytes": self._profile.marks,
-                "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code),
+                "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code, *heap),
             }
 
     def record(self) -> dict[str, Any]:

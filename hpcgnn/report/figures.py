@@ -67,7 +67,7 @@ def _draw(run_dir: Path, sheet: Any) -> Path | None:
     run, epochs = Run(run_dir, run_dir.name, summary, records, []), [record["epoch"] for record in records]
     panels, sent = {"epoch": epochs, "training time, slowest rank (s)": cumulative_seconds(run)}, cumulative_bytes(run)
     if sent[-1]:
-        panels["sent since the start, all ranks (MiB)"] = [total / MIB for total in sent]
+        panels["rows and gradients sent, all ranks (MiB)"] = [total / MIB for total in sent]
     if all(sum(record.get(split) is not None for record in records) < 2 for split in SPLITS):
         panels = {}
     side, styles = 2 if panels else 1, line_styles(SPLITS)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
-SENT = ("halo_forward", "halo_backward", "input", "allreduce", "average")  # the traffic of training
+#: The traffic of training: rows of nodes, and gradients or parameters of the model.
+ROWS, GRADIENTS = ("halo_forward", "halo_backward", "input"), ("allreduce", "average")
 METRICS = ("best_val", "test_at_best_val", "test_at_end")
 PARTS = {
     "forward": "forward, computing",
@@ -45,7 +46,8 @@ def measure(run: "Run") -> dict[str, float]:
         "seconds_total": cumulative_seconds(run)[-1],
         "growth_bytes": _number(summary["training_growth_bytes"]["max"]),
         "peak_rss_bytes": _number(summary["peak_rss_bytes"]["max"]),
-        "bytes_epoch": _bytes(run, run.records[-1]),
+        "rows_bytes_epoch": _bytes(run, run.records[-1], ROWS),
+        "gradients_bytes_epoch": _bytes(run, run.records[-1], GRADIENTS),
         "bytes_total": cumulative_bytes(run)[-1],
         "halo_rows_per_node": _number(quality.get("halo_rows_per_node")),
         "imbalance_edges": max(edges) / statistics.fmean(edges) if any(edges) else math.nan,
@@ -57,7 +59,7 @@ def measure(run: "Run") -> dict[str, float]:
 
 def cumulative_bytes(run: "Run") -> list[float]:
     """Bytes that training has sent on all ranks by the end of each epoch."""
-    return list(itertools.accumulate(_bytes(run, record) for record in run.records))
+    return list(itertools.accumulate(_bytes(run, record, (*ROWS, *GRADIENTS)) for record in run.records))
 
 
 def cumulative_seconds(run: "Run") -> list[float]:
@@ -81,11 +83,11 @@ def parts_of_epoch(seconds: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _bytes(run: "Run", record: dict[str, Any]) -> int:
-    """Bytes of training sent by all ranks in an epoch. A single rank passes reductions to MPI, but sends nothing."""
+def _bytes(run: "Run", record: dict[str, Any], kinds: Sequence[str]) -> int:
+    """Bytes of these kinds that all ranks sent in an epoch. One rank passes reductions to MPI, but sends nothing."""
     if run.summary["ranks"] == 1:
         return 0
-    return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for kind in SENT)
+    return sum(record["bytes"].get(kind, {"sum": 0})["sum"] for kind in kinds)
 
 
 def _number(value: float | None) -> float:

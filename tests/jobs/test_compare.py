@@ -146,7 +146,7 @@ def test_comparison_of_ranks_on_a_small_graph(graph, tmp_path):
     [
         (["--graph", "missing.h5", "--systems", "hpcgnn", "--out", "{tmp}/new"], "no graph file at missing.h5"),
         (["--systems", "hpcgnn", "--out", "{tmp}"], "is not empty; expected a new folder"),
-        (["--systems", "keras"], "expected some of hpcgnn,dgl,pyg,torch, got 'keras'"),
+        (["--systems", "keras"], "expected some of hpcgnn,dgl,pyg,sar,torch, got 'keras'"),
         (["--variant", "x"], "expected NAME='OPTIONS OF hpcgnn train', got 'x'"),
         (["--ranks", "1,0"], "expected a whole number from 1 up, got '0'"),
         (["--peer-epochs", "pyg=2"], "expected N or SYSTEM:MODEL=N"),

@@ -33,14 +33,15 @@ def test_measures(runs, study_dir):
     study, said = build_study(runs("p2-a")), summary(study_dir / "p2-a")
     point = study.points.iloc[0]
     assert math.isnan(point["speedup"]) and math.isnan(point["efficiency"]), "one number of ranks has no scaling"
-    assert point["bytes_epoch"] == said["halo_bytes_per_epoch"] + said["allreduce_bytes_per_epoch"] > 0
+    sent = point["rows_bytes_epoch"], point["gradients_bytes_epoch"]
+    assert min(sent) > 0 and sent == (said["halo_bytes_per_epoch"], said["allreduce_bytes_per_epoch"])
     kinds = said["bytes_total"]
     assert point["bytes_total"] == sum(kinds[k] for k in ("halo_forward", "halo_backward", "input", "allreduce"))
     assert point["seconds_total"] >= said["epochs"] * said["epoch_seconds"]["min"] > 0
     assert point["growth_bytes"] == said["training_growth_bytes"]["max"]
     assert point["imbalance_edges"] == pytest.approx(said["partition"]["imbalance_edges"])
     point = build_study(runs("p1-a")).points.iloc[0]
-    assert point["bytes_epoch"] == point["bytes_total"] == 0, "one rank sends nothing"
+    assert point["rows_bytes_epoch"] == point["gradients_bytes_epoch"] == point["bytes_total"] == 0, "one rank"
 
 
 def test_the_share_of_the_bound(runs, copied):

@@ -17,17 +17,20 @@ from hpcgnn.engine.summary import versions
 from hpcgnn.extras.certify.judging import FIRST, LAST, LIMIT_FP64, differences, failed, limits, of_losses
 from hpcgnn.extras.certify.measuring import CertifiedRun
 from hpcgnn.records import latex, to_json, write_atomically
+from hpcgnn.report.read import GRADIENTS, ROWS
 
 FILES = "certificate.json", "certificate.md", "certificate.tex"
-_ROWS, _SUMS = ("halo_forward", "halo_backward", "input"), ("allreduce",)
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measurements of all shapes. exact: of the same in float64; none where all are."""
+    """The measurements of all shapes. exact: of the same in float64; none where all are. pyg: of the user's model in
+    PyG, in float64, or None.
+    """
 
     shapes: Sequence[CertifiedRun]
     exact: Sequence[CertifiedRun]
+    pyg: CertifiedRun | None = None
 
     @property
     def first(self) -> CertifiedRun:
@@ -39,13 +42,19 @@ class Certificate:
         return differences(self.first, self.exact[0]) if self.exact else None
 
     @property
+    def in_fp64(self) -> Sequence[CertifiedRun]:
+        return self.exact or self.shapes
+
+    @property
     def limits(self) -> dict[str, float]:
         return limits(self.rounding, self.first)
 
     @property
     def failure(self) -> tuple[CertifiedRun, str, float, float] | None:
         """(the first shape that differs by more than rounding, its first quantity, its difference, the limit)."""
-        for runs, allowed in ((self.shapes, self.limits), (self.exact, limits(None, self.first))):
+        beside = [] if self.pyg is None else [(self.in_fp64[0], self.pyg)]
+        judged = [(self.shapes, self.limits), (self.exact, limits(None, self.first))]
+        for runs, allowed in [*judged, *((pair, limits(None, pair[1])) for pair in beside)]:
             for each in runs:
                 found = differences(each, runs[0])
                 if (name := failed(found, allowed)) is not None:
@@ -56,21 +65,25 @@ class Certificate:
         """The result in a line."""
         config, steps = self.first.config, len(self.first.losses)
         model, graph = config.model.model, Path(config.data.graph).name
-        precision, exact = config.run.precision, self.exact or self.shapes
+        precision, exact, pyg = config.run.precision, self.in_fp64, self.pyg
         if (failure := self.failure) is not None:
             shape, name, value, allowed = failure
             verb = "differ" if name.startswith(("gradients", "parameters")) else "differs"
+            where = "by PyG" if shape is pyg else f"at {_ranks([shape])}"
             return (
-                f"The {name} of {model} on {graph} at {_ranks([shape])} {verb} by {value:.1e} from that at "
+                f"The {name} of {model} on {graph} {where} {verb} by {value:.1e} from that at "
                 f"{_ranks([self.first])}; rounding allows {allowed:.1e} ({shape.config.run.precision})"
             )
         losses = f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph}"
+        beside = "" if pyg is None else f", and with PyG to {_most([exact[0], pyg]):.1e} in fp64"
         if len(self.shapes) == 1:
+            if pyg is not None:
+                return f"{losses} agree at {_ranks(self.shapes)}{beside[4:]} (limit {LIMIT_FP64:.0e})"
             return f"{losses} at {_ranks(self.shapes)} are compared with no other number of ranks ({precision})"
         text = f"{losses} agree at {_ranks(self.shapes)} to {_most(exact):.1e} in fp64 (limit {LIMIT_FP64:.0e})"
         if (rounding := self.rounding) is not None:
             text += f", and to {_most(self.shapes):.1e} in {precision} (rounding {of_losses(rounding):.1e})"
-        return text
+        return text + beside
 
     def table(self, style: str = "rounded_outline") -> str:
         """A row for each shape, and rows of rounding and limits, with the metric of one split. style: of tabulate."""
@@ -95,12 +108,15 @@ class Certificate:
                     if each is self.first
                     else shown(differences(each, self.first), f"{_most([self.exact[0], two]):.1e}" if two else "")
                 ),
-                *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (_ROWS, _SUMS)),
-                f"{sum(each.sent['messages'].get(kind, 0) for kind in (*_ROWS, *_SUMS)):,}",
+                *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (ROWS, GRADIENTS)),
+                f"{sum(each.sent['messages'].get(kind, 0) for kind in (*ROWS, *GRADIENTS)):,}",
                 "{min:,}–{max:,}".format(**each.quality["halo_rows"]),
             ]
             for each, two in zip_longest(self.shapes, self.exact)
         ]
+        if self.pyg is not None:
+            found = differences(self.pyg, self.in_fp64[0])
+            rows.append(["PyG, fp64", *shown(found, f"{of_losses(found):.1e}"), *[""] * len(sent)])
         if self.rounding is not None:
             rows.append(["rounding", *shown(self.rounding, "–"), *[""] * len(sent)])
         rows.append(["limit", *shown(self.limits, f"{LIMIT_FP64:.0e}"), *[""] * len(sent)])
@@ -129,6 +145,9 @@ class Certificate:
                 }
                 for each, two in zip_longest(self.shapes, self.exact)
             ],
+            "pyg": None
+            if self.pyg is None
+            else {"losses": self.pyg.losses, "differences_fp64": differences(self.pyg, self.in_fp64[0])},
             "rounding": self.rounding,
             "limits": self.limits,
             "graph": config.data.graph,
@@ -153,9 +172,10 @@ class Certificate:
 
     def _note(self) -> str:
         rounding = "" if not self.exact else " Rounding: the difference of that run from itself in float64."
+        pyg = "" if self.pyg is None else " PyG: the user's model in one process, from that run in float64."
         return (
             f"Relative differences from the run at {_ranks([self.first])}: the largest of all losses, and norms of "
-            f"vectors.{rounding} Rows, gradients and messages: sent by all ranks in the last step"
+            f"vectors.{rounding}{pyg} Rows, gradients and messages: sent by all ranks in the last step"
         )
 
     def _markdown(self) -> str:

@@ -56,12 +56,15 @@ class Shape:
 
 @dataclass(frozen=True)
 class CertifyRequest:
-    """The request of `hpcgnn certify`. shapes: words of --ranks; None: 1, the powers of two, and all ranks."""
+    """The request of `hpcgnn certify`. shapes: words of --ranks; None: 1, the powers of two, and all ranks. pyg:
+    FILE[:NAME] of a model of PyG's, or ''.
+    """
 
     shapes: tuple[str, ...] | None
     steps: int
     out: str = ""
     force: bool = False
+    pyg: str = ""
 
     def shapes_of(self, ranks: int, replicas: int) -> list[Shape]:
         """The shapes for so many started ranks, each once. Raises ConfigError, on all ranks."""
@@ -111,6 +114,9 @@ def add_certify(commands: Commands, choices: Choices) -> None:
     own.add_argument(
         "--steps", dest="certified_steps", type=_steps, metavar="K", default=10, help="epochs of each (default: 10)"
     )
+    own.add_argument(
+        "--pyg", metavar="FILE[:NAME]", default="", help="also train this model of PyG, in fp64 (docs/certificate.md)"
+    )
     own.add_argument("--out", metavar="DIR", default="", help="where to write (default: certificates/MODEL-DATE)")
     own.add_argument("--force", action="store_true", help="replace an earlier certificate in --out")
     certify.set_defaults(process=process_certify)
@@ -123,8 +129,13 @@ def process_certify(arguments: argparse.Namespace, choices: Choices) -> int:
     given, filed, typed, notes = read_options(arguments)
     config = make_config(given, choices, arguments.config or "the command line")
     check_promise(config)
+    if arguments.pyg:
+        from hpcgnn.extras.certify.pyg_model import check_pyg
+
+        check_pyg(config)
     remark = without_effect(config, typed, filed, choices)
-    request = CertifyRequest(arguments.shapes, arguments.certified_steps, arguments.out, arguments.force)
+    given = arguments.shapes, arguments.certified_steps, arguments.out, arguments.force, arguments.pyg
+    request = CertifyRequest(*given)
     return on_ranks(lambda session: certify(config, session, request, [*notes, *filter(None, [remark])]), config)
 
 

@@ -21,7 +21,7 @@ from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
-from hpcgnn.plugins.account import FREE_HEAP, SNAPSHOTS
+from hpcgnn.plugins.account import FREE_HEAP, OBJECTS, SNAPSHOTS
 from hpcgnn.tasks.registry import TASKS, task_traits
 
 # Largest number of nodes and edges of the larger copy; the smaller copy has half of them.
@@ -51,6 +51,7 @@ PARTS = {
     "parameters, gradients, optimizer": "gradients",
     "halo buffers": "halo_buffers",
     "shared memory of MPI": "libraries",
+    OBJECTS: "libraries",
     "program code, loaded since": "libraries",
     SUMS: "gradients",
 }

@@ -29,9 +29,12 @@ def our_cases(ranks, threads, variants):
     return cases
 
 
-def peer_case(system, threads):
-    """The case of a peer: one process."""
-    return Case(system, system, 1, threads)
+def peer_cases(system, ranks, threads):
+    """The case of a peer in one process, for ranks None, or one for each number of ranks."""
+    if ranks is None:
+        return [Case(system, system, 1, threads)]
+    shares = [(number, max(1, threads // number)) for number in ranks]
+    return [Case(f"{system} {number}×{share}", system, number, share) for number, share in shares]
 
 
 def alternation(models, cases, rounds):

@@ -23,8 +23,8 @@ sys.path[1:1] = [str(Path(__file__).resolve().parents[up]) for up in (1, 3)]  # 
 from shared.processes import Failed
 from tqdm import tqdm
 
-from comparison.cases import OURS, alternation, our_cases, peer_case
-from comparison.environments import Absent, peer_python
+from comparison.cases import OURS, alternation, our_cases, peer_cases
+from comparison.environments import PEERS, Absent, peer_python
 from comparison.graphs import describe_graph, generated_graph, small_graph
 from comparison.machine import describe_allocator, describe_machine, use_cores
 from comparison.measure import Work, measure
@@ -63,7 +63,7 @@ def compare(options, argv):
         try:
             print(f"environment of {system} …", file=sys.stderr, flush=True)
             pythons[system] = peer_python(system, options.environments)
-            cases.append(peer_case(system, options.threads))
+            cases += peer_cases(system, options.ranks if PEERS[system].parallel else None, options.threads)
         except Absent as reason:
             absent.append({"system": system, "reason": str(reason)})
             print(f"{system} is absent: {reason}", file=sys.stderr, flush=True)

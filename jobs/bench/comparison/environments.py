@@ -20,6 +20,7 @@ CONSTRAINTS = ROOT / "env" / "constraints.txt"
 _COMMON = ("torch", "numpy", "h5py")
 # What dgl imports without saying so in its metadata.
 _DGL = (*_COMMON, "dgl==2.1.0", "packaging", "pandas", "pyyaml", "pydantic")
+_SAR = "sar-gnn @ git+https://github.com/IntelLabs/SAR@6a9a89511cfa1df4b61c34d38eb6c9546469ed9f"
 
 
 class Absent(Exception):
@@ -29,15 +30,17 @@ class Absent(Exception):
 @dataclass(frozen=True)
 class Peer:
     """requirements: arguments of pip, none for the project's own environment; module: of peers/, which
-    does the measurement."""
+    does the measurement; parallel: whether it runs on several ranks."""
 
     requirements: tuple
     module: str
+    parallel: bool = False
 
 
 PEERS = {
     "dgl": Peer(_DGL, "dgl_peer"),
     "pyg": Peer((*_COMMON, "torch_geometric==2.8.1"), "pyg_peer"),
+    "sar": Peer((*_DGL, _SAR), "sar_peer", parallel=True),
     "torch": Peer((), "torch_peer"),
 }
 

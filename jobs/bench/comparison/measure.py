@@ -91,10 +91,21 @@ def read_our_run(run_dir):
 
 def peer_command(case, model, work, epochs, python, result):
     options = ["--peer", PEERS[case.system].module, *options_of(case, model, work, epochs), "--result", result]
-    return [*map(str, [python, PEER_CODE / "worker.py", *options])]
+    launcher = parallel(case.ranks)[:3] if PEERS[case.system].parallel else []
+    return [*map(str, [*launcher, python, PEER_CODE / "worker.py", *options])]
 
 
 def read_peer_result(path):
-    record = json.loads(path.read_text())
-    growth = record["growth_bytes"]
-    return {**record, "growth_bytes": None if growth is None else {"max": growth, "sum": growth}}
+    """The sample of the ranks of a peer, each with a file of its own."""
+    ranks = [json.loads(file.read_text()) for file in sorted(path.parent.glob(f"{path.name}.*"))]
+    epochs = [
+        {
+            "loss": epoch[0]["loss"],
+            "seconds": max(rank["seconds"] for rank in epoch),
+            **{name: sum(rank[name] for rank in epoch) for name in COSTS},
+        }
+        for epoch in zip(*(rank["epochs"] for rank in ranks), strict=True)
+    ]
+    growth = [rank["growth_bytes"] for rank in ranks]
+    both = None if None in growth else {"max": max(growth), "sum": sum(growth)}
+    return {**ranks[0], "epochs": epochs, "growth_bytes": both}

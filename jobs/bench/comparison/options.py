@@ -27,10 +27,10 @@ def parse(argv, description):
         "--systems",
         type=_names(OURS, *PEERS),
         default=[OURS, "dgl", "pyg"],
-        help="default: hpcgnn,dgl,pyg; `torch` is bare torch",
+        help="default: hpcgnn,dgl,pyg; `torch` is bare torch, `sar` SAR on as many ranks as hpcgnn",
     )
     what.add_argument("--models", type=_names("sage", "gcn", "gat"), default=["sage", "gcn", "gat"])
-    what.add_argument("--ranks", type=_numbers, default=[1, 2, 4, 8], help="of hpcgnn (default: 1,2,4,8)")
+    what.add_argument("--ranks", type=_numbers, default=[1, 2, 4, 8], help="of hpcgnn and sar (default: 1,2,4,8)")
     what.add_argument("--threads", type=_number, default=2, help="in all, and cores to run on (default: 2)")
     what.add_argument(
         "--variant",

@@ -107,7 +107,7 @@ def _systems(document, model):
     for sample in document["samples"]:
         system = systems[sample["case"]]
         if sample["model"] == model and system not in lines:
-            own = {OURS: OURS, "pyg": "torch_geometric"}.get(system, system)
+            own = {OURS: OURS, "pyg": "torch_geometric", "sar": "sar-gnn"}.get(system, system)
             lines[system] = f"{system} {sample['versions'].get(own, '')}: {sample['format']}"
     return "; ".join(lines.values()) + "."
 

@@ -1,5 +1,6 @@
 """The table on the screen has the values of summary.json, in the units that it names."""
 
+import math
 import re
 from types import SimpleNamespace
 
@@ -58,3 +59,18 @@ def test_every_row(capsys, monkeypatch):
         "sent per epoch, all ranks": "1.50 MiB of rows, 0.25 MiB of gradients",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
+
+
+def test_the_table_by_class_is_of_nodes_that_there_are(capsys):
+    def rows(count, support):
+        return [
+            {"class": k, "support": support, "predicted": 3, "precision": 0.25, "f1": math.nan} for k in range(count)
+        ]
+
+    summary.show_classes({"classes": {"test": rows(2, 0), "val": rows(2, 5)}})
+    title, _, heads, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert title == "val nodes by class" and heads.split() == "│ class │ support │ predicted │ precision │ f1 │".split()
+    assert first.split() == "│ 0 │ 5 │ 3 │ 0.2500 │ – │".split()
+    for none in ({}, {"classes": {"test": rows(21, 5)}}, {"classes": {"test": rows(2, 0)}}):
+        summary.show_classes(none)
+    assert not capsys.readouterr().out

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.resident import heap_bytes
 from hpcgnn.plugins.account import held_bytes
 from hpcgnn.plugins.memory_use import LiveTensors
 
@@ -19,6 +20,14 @@ def test_each_storage_counts_once():
     seen = set()
     assert held_bytes(ring, seen) == 400 + 80 + 24
     assert held_bytes(whole, seen) == 0
+
+
+def test_malloc_says_what_it_has_given_and_what_it_keeps():
+    before, _ = heap_bytes()
+    pieces = [torch.empty(MIB, dtype=torch.uint8), torch.empty(9 * MIB, dtype=torch.uint8)]  # of the heap, and mapped
+    given, _ = heap_bytes()
+    assert given == 0 or 10 * MIB <= given - before <= 11 * MIB
+    assert sum(piece.nbytes for piece in pieces) == 10 * MIB
 
 
 def test_what_operations_make_counts_while_it_lives():

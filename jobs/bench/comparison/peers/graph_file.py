@@ -15,7 +15,7 @@ TRAIN = 1  # nodes/split, see partition_tools/README.md
 @dataclass
 class Graph:
     """In-edges by destination. indptr: int64 (n + 1,); indices: int64 (E,), sources; features: float32 (n, F); labels:
-    int64 (n,); train: int64, the training nodes."""
+    int64 (n,); train: int64, the training nodes. path: of the file, '' without one."""
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -23,6 +23,7 @@ class Graph:
     labels: np.ndarray
     train: np.ndarray
     classes: int
+    path: str = ""
 
 
 def read_graph(path, self_loops=False):
@@ -53,7 +54,7 @@ def read_graph(path, self_loops=False):
     source = source[np.argsort(target * nodes + source)]
     counts = np.bincount(target, minlength=nodes)
     indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-    return Graph(indptr, source, features, labels, np.flatnonzero(split == TRAIN), classes)
+    return Graph(indptr, source, features, labels, np.flatnonzero(split == TRAIN), classes, str(path))
 
 
 def toy_graph(width, classes, nodes=256):

@@ -42,6 +42,8 @@ def make_step(peer, options, prepared, graph, torch):
     optimizer = torch.optim.Adam(convs.parameters(), lr=options.lr, fused=True)
     x, labels, train = (torch.from_numpy(array) for array in (graph.features, graph.labels, graph.train))
     labels = labels[train]
+    total = getattr(peer, "total", float)  # over the ranks of a peer that has several
+    count = total(len(labels))
 
     def step():
         optimizer.zero_grad()
@@ -50,10 +52,12 @@ def make_step(peer, options, prepared, graph, torch):
             h = torch.nn.functional.dropout(h, options.dropout) if options.dropout else h
             h = peer.convolve(conv, prepared, h)
             h = activation(h) if layer + 1 < len(convs) else h
-        loss = torch.nn.functional.cross_entropy(h[train], labels)
+        loss = torch.nn.functional.cross_entropy(h[train], labels, reduction="sum") / count
         loss.backward()
+        if hasattr(peer, "reduce"):
+            peer.reduce(convs)
         optimizer.step()
-        return float(loss.detach())
+        return total(loss.detach())
 
     return step
 
@@ -104,7 +108,7 @@ def main():
         "threads": torch.get_num_threads(),
         "versions": versions(peer.PACKAGES),
     }
-    with open(options.result, "w") as file:
+    with open(f"{options.result}.{getattr(peer, 'RANK', 0)}", "w") as file:
         json.dump(record, file)
 
 
