@@ -134,8 +134,8 @@ def process_certify(arguments: argparse.Namespace, choices: Choices) -> int:
 
         check_pyg(config)
     remark = without_effect(config, typed, filed, choices)
-    given = arguments.shapes, arguments.certified_steps, arguments.out, arguments.force, arguments.pyg
-    request = CertifyRequest(*given)
+    asked = arguments.shapes, arguments.certified_steps, arguments.out, arguments.force, arguments.pyg
+    request = CertifyRequest(*asked)
     return on_ranks(lambda session: certify(config, session, request, [*notes, *filter(None, [remark])]), config)
 
 

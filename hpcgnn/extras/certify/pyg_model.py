@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 
 from hpcgnn.app.weights import LIBRARIES, Tensors, check_names
-from hpcgnn.comm import SoloCommunicator
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.config import Config
 from hpcgnn.engine.optim import FlatGradients, learning_rate, make_optimizer
 from hpcgnn.errors import ConfigError
