@@ -1,7 +1,8 @@
 """A rank's share of the graph: its nodes, its edges as blocks, its halo plan, its features and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -131,6 +132,14 @@ class LocalGraph:
     @property
     def num_owned(self) -> int:
         return len(self.original_id)
+
+    @cached_property
+    def noise_of_mean(self) -> Callable[[torch.dtype], torch.Tensor]:
+        """(m,) of a dtype: 1 / √ of how many rows the aggregate of each computed node is the sum of, at least 1."""
+        counts = self.inward.summed_rows
+        if self.outputs is not None and len(counts) != len(self.outputs):
+            counts = counts[self.outputs]
+        return cache(lambda dtype: counts.clamp(min=1).to(dtype).rsqrt_())
 
     @property
     def in_degree(self) -> torch.Tensor:

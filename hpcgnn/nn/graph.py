@@ -233,14 +233,8 @@ class Graph:
         """Dropout of a constant for a purpose, or None."""
         if p == 0:
             return None
-        share = self._noise_of_mean if scaled and purpose == Purpose.DROPOUT_AGGREGATE else None
+        share = self._local.noise_of_mean if scaled and purpose == Purpose.DROPOUT_AGGREGATE else None
         return Drop(self._local.output_id, self._random.key(purpose, layer), p, share)
-
-    def _noise_of_mean(self, dtype: torch.dtype) -> torch.Tensor:
-        """1 / √ of how many rows the aggregate of each computed row is the sum of, at least 1: (m,)."""
-        counts, outputs = self._local.inward.summed_rows, self._local.outputs
-        counts = counts if outputs is None or len(counts) == len(outputs) else counts[outputs]
-        return self.constant(f"noise of a mean, {dtype}", lambda: counts.clamp(min=1).to(dtype).rsqrt_())
 
     def attention_layer(
         self,

@@ -121,7 +121,7 @@ class AdditiveAttention:
         share: torch.Tensor | None = None,
         keeps: bool = True,
     ) -> None:
-        """Write y (m, F), a_dst (m, H) if a backward pass `keeps` it, top (m, H) and share (m, H), without autograd.
+        """Write y (m, F), top and share (m, H), without autograd. A backward pass `keeps` a_dst (m, H) as well.
 
         projected: [z | a_src | a_dst] (n_p, F + 2H). top, share: the maximum and the inverse of the denominator, or,
         unless `shares(shape)`, the log-sum-exp and None.

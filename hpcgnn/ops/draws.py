@@ -82,9 +82,9 @@ class Drop:
         ids: int64 (n,), original node ids.
         key: of the stream of draws.
         p: the rate.
-        share: share(dtype): (n,) of a dtype, 1 / √ of how many rows a row is the mean, or another sum. It becomes
-            x + (dropout_p(x) - x) · share then. Dropout of alike rows gives their mean about this deviation. Draws are
-            independent. None: a row is dropped as it is.
+        share: share(dtype): (n,) of a dtype, 1 / √ of how many rows a row is the mean, or another sum. Then a row
+            becomes x + (dropout_p(x) - x) · share. Dropout of alike rows gives their mean about this deviation. Draws
+            are independent. None: a row is dropped as it is.
     """
 
     ids: torch.Tensor

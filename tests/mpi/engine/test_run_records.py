@@ -81,7 +81,8 @@ def test_memory(comm, finished):
     ranks = read_rank_records(run_dir, comm.size)
     for name in ("peak_rss_bytes", "training_growth_bytes", "libraries_rss_bytes"):
         values = [record[name] for record in ranks]
-        assert of_all[name] == {"max": max(values), "mean": pytest.approx(sum(values) / comm.size), "sum": sum(values)}
+        mean = pytest.approx(sum(values) / comm.size)
+        assert of_all[name] == {"max": max(values), "mean": mean, "min": min(values), "sum": sum(values)}
     for rank, record in enumerate(ranks):
         assert -HELD / 16 <= record["training_growth_bytes"] - HELD * (rank + 1) < HELD
         assert record["peak_rss_bytes"] >= record["baseline_rss_bytes"] + record["training_growth_bytes"]
@@ -117,7 +118,7 @@ def test_partition_quality(comm, finished):
     cut = int((owner[src] != owner[dst]).sum())
     for name, values in (("nodes", nodes), ("edges", edges), ("halo_rows", halo)):
         mean = pytest.approx(sum(values) / comm.size)
-        assert partition[name] == {"max": max(values), "mean": mean, "min": min(values)}
+        assert partition[name] == {"max": max(values), "mean": mean, "min": min(values), "sum": sum(values)}
     assert (partition["halo_rows_total"], partition["cut_edges"]) == (sum(halo), cut)
     assert partition["halo_rows_per_node"] == pytest.approx(sum(halo) / n)
     assert partition["imbalance_nodes"] == pytest.approx(max(nodes) * comm.size / n)
