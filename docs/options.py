@@ -214,7 +214,7 @@ def _help(action, with_default=True):
 def _meaning(action):
     """The help of an option without its default; of those that `--help` hides, that of their declaration."""
     hidden = action.help == argparse.SUPPRESS
-    return DECLARED[action.dest].metadata["help"] if hidden else _help(action, with_default=False)
+    return DECLARED[action.dest].metadata["help"] if hidden else _help(action, with_default=action.dest not in DECLARED)
 
 
 def _sentence(text):

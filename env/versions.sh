@@ -12,7 +12,7 @@ which=${1:-}
 shift || true
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-(cd "$project" && git ls-files -z | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$copy"
+(cd "$project" && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$copy"
 torch=$(grep '^torch==' "$project/env/constraints.txt")
 [ -z "${HPCGNN_TORCH:-}" ] || torch="torch==$HPCGNN_TORCH"
 case $which in
@@ -32,6 +32,7 @@ case $which in
         export HPCGNN_PYTHON=${HPCGNN_PYTHON:?no Python from 3.11 to 3.14}
         echo "$torch" > "$copy/env/constraints.txt"
         ;;
+    -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
     *) echo "expected oldest or newest, got '$which'" >&2; exit 2 ;;
 esac
 [ $# -gt 0 ] || set -- --part core --part kernels --part tools --part "ranks, first rooms" --part "ranks, other rooms"

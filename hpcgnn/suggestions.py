@@ -50,6 +50,7 @@ def suggest(given: str, known: Iterable[str]) -> tuple[str | None, str | None]:
         return None, f"it is of an earlier version; {removed.remedy}"
     if " " in (meant := _MEANINGS.get(name, "")):
         return None, meant
-    # Or an option's name among words: num-layers, hidden-channels.
-    known, words = list(known), set(name.split("-"))
-    return likely(name, known, _MEANINGS) or next((each for each in known if each in words), None), None
+    # Or an option's name among words, the last of them: num-layers, hidden-dropout.
+    known = list(known)
+    words = [word for word in reversed(name.split("-")) if word in known]
+    return likely(name, known, _MEANINGS) or next(iter(words), None), None

@@ -257,6 +257,6 @@ def _result_table(summary: dict[str, Any]) -> str:
             f"{libraries['mean']:.0f} MiB; {code['mean']:.0f} MiB of them are shared by the ranks of a node",
         ),
         ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map"),
-        ("sent per epoch, all ranks", f"{rows_sent:.2f} MiB of rows, {reduced:.2f} MiB of gradients"),
+        ("sent per epoch, all ranks", f"{rows_sent:.4g} MiB of rows, {reduced:.4g} MiB of gradients"),
     ]
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

@@ -19,6 +19,7 @@ from typing import Any, cast
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.ops.row_tiles import in_rows
 
 
 class Purpose(IntEnum):
@@ -154,8 +155,9 @@ class _Done(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (y,), out = ctx.saved_tensors, torch.empty_like(gy)
-        ctx.activation.gradient(gy, y, out)
+        (y,) = ctx.saved_tensors
+        out = torch.empty(y.shape, dtype=y.dtype)
+        ctx.activation.gradient(in_rows(gy.to(kernels.accumulation_dtype(y.dtype))), y, out)
         return out, None
 
 

@@ -10,15 +10,17 @@ from hpcgnn.ops.row_tiles import in_rows
 
 
 def product(x: Input, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x (n, d_in) weight (d_in, d_out) + bias (d_out,) or None, differentiable once in all three.
+    """x (n, d_in) weight (d_in, d_out) + bias (d_out,) or None, differentiable in all three.
 
-    All are of one dtype. Products of float32 and float64 are the kernels' (see kernels/projection.py). Those of sparse
-    features are their own.
+    All are of one dtype. Products of float32 and float64 are the kernels' (see kernels/projection.py). Others are
+    torch's, and those of sparse features their own.
     """
-    if isinstance(x, torch.Tensor) and x.dtype == weight.dtype and x.dtype in (torch.float32, torch.float64):
+    if not isinstance(x, torch.Tensor):
+        y = x @ weight
+        return y if bias is None else y.add_(bias)
+    if x.dim() == 2 and x.dtype == weight.dtype and x.dtype in (torch.float32, torch.float64):
         return cast(torch.Tensor, _Product.apply(x, weight, bias))
-    y = x @ weight
-    return y if bias is None else y + bias
+    return torch.nn.functional.linear(x, weight.t(), bias)
 
 
 class _Product(torch.autograd.Function):
@@ -27,14 +29,18 @@ class _Product(torch.autograd.Function):
         x = in_rows(x)
         out = x.new_empty(len(x), weight.shape[1])
         kernels.multiply(out, x, weight, bias)
-        ctx.has_bias = bias is not None
         ctx.save_for_backward(x, weight)
         return out
 
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (x, weight), gy = ctx.saved_tensors, in_rows(gy)
-        gx = x.new_empty(x.shape) if ctx.needs_input_grad[0] else None
+        (x, weight), (of_x, of_weight, of_bias) = ctx.saved_tensors, ctx.needs_input_grad
+        if torch.is_grad_enabled():  # somebody wants gradients of these gradients
+            return gy @ weight.t(), x.t() @ gy, gy.sum(0) if of_bias else None
+        gy, gx = in_rows(gy), x.new_empty(x.shape) if of_x else None
+        if not of_weight and not of_bias:
+            kernels.multiply(cast(torch.Tensor, gx), gy, weight.t())
+            return gx, None, None
         g_weight, g_bias = torch.zeros(weight.shape, dtype=x.dtype), weight.new_zeros(weight.shape[1])
-        kernels.project_backward(gx, g_weight, x, gy, weight, y_sums=g_bias if ctx.has_bias else None)
-        return gx, g_weight, g_bias if ctx.has_bias else None
+        kernels.project_backward(gx, g_weight, x, gy, weight, y_sums=g_bias if of_bias else None)
+        return gx, g_weight, g_bias if of_bias else None

@@ -21,6 +21,7 @@ from hpcgnn.nn.spec import PLAIN, ModelSpec
 from hpcgnn.options.inputs import Inputs, inputs_of, made_flags
 from hpcgnn.plan.model_spec import model_spec
 from hpcgnn.plan.rules import PLAN_RULES, RULES, TRAINING_RULES, Rule
+from hpcgnn.registry import Registry
 from hpcgnn.schedules.base import ScheduleEntry
 from hpcgnn.schedules.schedule_registry import SCHEDULES
 from hpcgnn.tasks.registry import resolve_task, task_traits
@@ -31,6 +32,9 @@ _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.i
 MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
 #: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
 NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
+#: Of extras: make(config) -> None, or what an estimate shows beside the rest: an object with values of each number of
+#: ranks under its `name`, `values(Forecast, Place)`, and the lines below the table for people, `lines(all rows)`.
+ESTIMATED: Registry[Callable[[Config], Any]] = Registry("addition to an estimate")
 
 
 @dataclass(frozen=True)

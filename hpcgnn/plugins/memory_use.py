@@ -85,7 +85,8 @@ class MemoryUse(Plugin):
         }
         if self._profile is not None and known:
             mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
-            heap = [max(0, now - before) for now, before in zip(heap_bytes(), self._heap, strict=True)]
+            now = heap_bytes()
+            heap = [max(0, each - before) for each, before in zip(now, self._heap, strict=True)] if any(now) else []
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
                 "phase_peak_bytes": self._profile.marks,

@@ -11,13 +11,3 @@
 The package knows no model, schedule or option. It tries them on two small copies of a rank, and their cost grows in a
 straight line with the copy. So a future layer has its estimate, too.
 """
-
-from collections.abc import Callable
-from typing import Any
-
-from hpcgnn.config import Config
-from hpcgnn.registry import Registry
-
-#: make(config) -> None, or an object with values of each number of ranks under its `name`, `values(Forecast, Place)`,
-#: and the lines below the table for people, `lines(all rows)`.
-ADDITIONS: Registry[Callable[[Config], Any]] = Registry("addition to an estimate")

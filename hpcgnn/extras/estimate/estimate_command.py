@@ -9,7 +9,6 @@ from tqdm import tqdm
 
 from hpcgnn.app.choosing_maps import find_map
 from hpcgnn.config import Config
-from hpcgnn.extras.estimate import ADDITIONS
 from hpcgnn.extras.estimate.forecast import CountedGraph
 from hpcgnn.extras.estimate.like import Counts, read_measured
 from hpcgnn.extras.estimate.results import TargetNode, as_values, table
@@ -17,6 +16,7 @@ from hpcgnn.graphfile.hdf5 import replacing
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.memory.resident import common_bytes, resident_bytes
 from hpcgnn.output_files import check_outputs
+from hpcgnn.plan.run_plan import ESTIMATED
 from hpcgnn.terminal import tell
 from hpcgnn.word_list import ranges
 
@@ -28,7 +28,7 @@ def estimate(config: Config, arguments: argparse.Namespace, like: Config | None)
     """Print the table of an estimate, and write the requested files. like: the configuration of the run of --like."""
     inputs = [config.data.graph, config.model.plugin, arguments.config]
     check_outputs({"--json": arguments.json}, inputs, arguments.force)
-    additions = [more for make in ADDITIONS.values() if (more := make(config)) is not None]
+    additions = [more for make in ESTIMATED.values() if (more := make(config)) is not None]
     place, rows = place_of(arguments.ranks_per_node), []
     measured = None if like is None else read_measured(like)
     with GraphFile(config.data.graph) as file:

@@ -7,10 +7,9 @@ from hpcgnn.comm.ledger import KINDS
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config, declare
 from hpcgnn.engine.memory_policy import MEMORY_POLICIES, MemoryPolicy
-from hpcgnn.extras.estimate import ADDITIONS
 from hpcgnn.extras.offload.options import READ, WRITTEN, OffloadConfig, has_limit, schedules_of_a_limit
 from hpcgnn.plan.rules import TRAINING_RULES
-from hpcgnn.plan.run_plan import NEEDS_MESSAGES, RunPlan
+from hpcgnn.plan.run_plan import ESTIMATED, NEEDS_MESSAGES, RunPlan
 
 
 def make_policy(plan: RunPlan, session: Session, buffers: Any, probe: Any, learns: bool) -> MemoryPolicy | None:
@@ -31,7 +30,7 @@ def make_addition(config: Config) -> Any:
 
 declare("run", "offload", OffloadConfig)
 MEMORY_POLICIES.register("offload", make_policy)
-ADDITIONS.register("offload", make_addition)
+ESTIMATED.register("offload", make_addition)
 TRAINING_RULES.append(schedules_of_a_limit)
 NEEDS_MESSAGES.append(has_limit)
 trained_runs.OPTIONS += ("memory", "scratch")

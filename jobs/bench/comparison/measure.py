@@ -51,6 +51,8 @@ def measure(case, model, work, epochs, label, out, pythons, limit_seconds):
         command = peer_command(case, model, work, epochs, pythons[case.system], result)
         run(command, log, limit_seconds, environment)
         sample = read_peer_result(result)
+        if PEERS[case.system].parallel and sample["processes"] != case.ranks:
+            raise Failed(f"{sample['processes']} ranks left a result, expected {case.ranks}: its launcher is unknown")
     if not sample["epochs"]:
         raise Failed("it left no epochs")
     return {**sample, "command": command}
@@ -108,4 +110,4 @@ def read_peer_result(path):
     ]
     growth = [rank["growth_bytes"] for rank in ranks]
     both = None if None in growth else {"max": max(growth), "sum": sum(growth)}
-    return {**ranks[0], "epochs": epochs, "growth_bytes": both}
+    return {**ranks[0], "processes": len(ranks), "epochs": epochs, "growth_bytes": both}

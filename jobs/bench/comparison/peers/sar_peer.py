@@ -17,7 +17,14 @@ from sar.common_tuples import PartitionData, ShardEdgesAndFeatures
 
 PACKAGES = ("sar-gnn", "dgl", "torch", "numpy")
 EDGES = "_N", "_E", "_N"
-RANK, RANKS = (int(os.environ.get(name, given)) for name, given in (("PMI_RANK", "0"), ("PMI_SIZE", "1")))
+#: As launchers tell a process: those of MPICH, Open MPI, and SLURM.
+RANK, RANKS = (
+    int(next(filter(None, map(os.environ.get, names)), alone))
+    for names, alone in (
+        (("PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"), "0"),
+        (("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"), "1"),
+    )
+)
 
 
 def describe(model):
