@@ -11,7 +11,7 @@ y_i> per head, lse_i = m_i + log s_i. With its own z_j the rank recomputes α_ij
 per head and row, go back to the owner of i as ga_dst_i.
 
 If features are large, so are m and D, and one edge outweighs the others. Then y_i = z_j to the bit. The sums of the two
-inner products are made in the same order, so da_ij is 0 and not a rounding error as large as the features. In lse_i
+inner products are made in the same order. So da_ij is 0, not a rounding error as large as the features. In lse_i
 the rounding of m_i would lose log s_i. So m_i travels in its place, and gy_i / s_i for gy_i (also in D_i). Averaged
 heads share one gy_i but have their own s_i, and keep lse_i. So do rows that are narrowed on the way, where gy_i may
 survive and gy_i / s_i does not.
