@@ -1,6 +1,7 @@
 """`hpcgnn certify --pyg`: models of PyG beside ours, one that computes something else, and refusals."""
 
 import json
+import re
 
 import pytest
 from core.launching import start
@@ -69,6 +70,16 @@ def test_pyg_learns_the_same(comm, graph, file, model, more):
     assert {FIRST, "parameters"} < found["pyg"]["differences_fp64"].keys()
     assert 0 < max(found["pyg"]["differences_fp64"].values()) < LIMIT_FP64
     assert "PyG, fp64" in (out / "certificate.md").read_text()
+
+
+@pytest.mark.ranks(1)
+def test_one_number_of_ranks_beside_pyg(comm, graph, file):
+    config, out = configure(graph, model="sage", **OPTIONS, precision="fp64"), file.parent / "out"
+    assert certify(config, session_of(comm), CertifyRequest(("1",), 2, str(out), pyg=f"{file}:Sage")) == 0
+    found = json.loads((out / "certificate.json").read_text())
+    assert re.search(r" agree at 1 rank with PyG to \S+ in fp64 \(limit 1e-09\)$", found["sentence"])
+    sent = found["shapes"][0]["sent_in_the_last_step"]
+    assert sent["bytes"] and not any((*sent["bytes"].values(), *sent["messages"].values()))
 
 
 def test_another_model_is_reported(tmp_path):
