@@ -8,7 +8,9 @@ from core.launching import start
 from mpi.runs import session_of
 from mpi.training import configure
 
+from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.extras.certify import certifying
 from hpcgnn.extras.certify.certifying import certify
 from hpcgnn.extras.certify.command import CertifyRequest
 from hpcgnn.extras.certify.judging import FIRST, LIMIT_FP64
@@ -37,6 +39,21 @@ class Other(Sage):
 
 class Drops(Sage):
     act = torch.nn.functional.dropout
+
+
+class Deep(Sage):
+    def __init__(self, d, h, c):
+        pass
+
+
+class Pooled(Sage):
+    def forward(self, x, edge_index, batch):
+        pass
+
+
+class Weighted(Sage):
+    def forward(self, x, edge_index, edge_weight):
+        pass
 
 
 class Gcn(torch.nn.Module):
@@ -96,18 +113,30 @@ def test_another_model_is_reported(tmp_path):
 
 
 @pytest.mark.ranks(1)
-def test_what_cannot_agree(comm, graph, file):
+def test_what_cannot_agree(comm, graph, file, monkeypatch):
+    trained, measure = [], certifying.measure
+    monkeypatch.setattr(certifying, "measure", lambda *given: trained.append(given) or measure(*given))
     for model, given, words in (
-        ("sage", ":Drops", "two passes of the model differ"),
-        ("sage", "", "FILE:NAME with one of the file's models: Sage, Other, Drops, Gcn"),
+        ("sage", "", "FILE:NAME with one of the file's models: Sage, Other, Drops, Deep, Pooled, Weighted, Gcn"),
+        ("sage", ":None_", "FILE:NAME with one of the file's models"),
+        ("sage", ":__name__", "expected a torch.nn.Module, or what makes one"),
         ("gcn", ":Sage", "10 tensors do not fit the model"),
         ("pna", ":Sage", "PyG has no layer that computes what pna of hpcgnn does"),
         ("sage", "x:Sage", "--pyg: no file"),
+        ("sage", ":Deep", r"nets.py:Deep: expected Deep\(features, classes\), got Deep\(d, h, c\)"),
+        ("sage", ":Pooled", r"expected forward\(x, edge_index\), got forward\(x, edge_index, batch\)"),
+        ("sage", ":Drops", "two passes of the model differ"),
+        ("sage", ":Weighted", r"expected forward\(x, edge_index\), got forward\(x, edge_index, edge_weight\)"),
     ):
-        config, out = configure(graph, model=model, **OPTIONS), str(file.parent / model)
+        config, out = configure(graph, model=model, **OPTIONS), file.parent / f"out{given}"
         with pytest.raises(HpcgnnError, match=words):
-            certify(config, session_of(comm), CertifyRequest(("1",), 2, out, pyg=f"{file}{given}"))
+            certify(config, session_of(comm), CertifyRequest(("1",), 2, str(out), pyg=f"{file}{given}"))
+        late = given in (":Drops", ":Weighted")  # the passes, and what the graph has, are known with its edges
+        assert bool(trained) == late == out.exists()
     check_pyg(config)
+    with monkeypatch.context() as without, pytest.raises(ConfigError, match="needs hpcgnn/extras/pyg"):
+        without.delitem(LIBRARIES, "pyg")
+        check_pyg(config)
     with pytest.raises(ConfigError, match=r"dropout = 0.5 .* expected --set model.dropout=0.0"):
         check_pyg(configure("g.h5", dropout=0.5))
     with pytest.raises(ConfigError, match="--set data.inductive=false"):
