@@ -75,15 +75,15 @@ class Certificate:
                 f"{_ranks([self.first])}; rounding allows {allowed:.1e} ({shape.config.run.precision})"
             )
         losses = f"Losses of {steps} step{'s' if steps > 1 else ''} of {model} on {graph}"
-        beside = "" if pyg is None else f", and with PyG to {_most([exact[0], pyg]):.1e} in fp64"
+        with_pyg = "" if pyg is None else f"with PyG to {_shown(_most([exact[0], pyg]))} in fp64"
         if len(self.shapes) == 1:
             if pyg is not None:
-                return f"{losses} agree at {_ranks(self.shapes)}{beside[4:]} (limit {LIMIT_FP64:.0e})"
+                return f"{losses} agree at {_ranks(self.shapes)} {with_pyg} (limit {LIMIT_FP64:.0e})"
             return f"{losses} at {_ranks(self.shapes)} are compared with no other number of ranks ({precision})"
-        text = f"{losses} agree at {_ranks(self.shapes)} to {_most(exact):.1e} in fp64 (limit {LIMIT_FP64:.0e})"
+        text = f"{losses} agree at {_ranks(self.shapes)} to {_shown(_most(exact))} in fp64 (limit {LIMIT_FP64:.0e})"
         if (rounding := self.rounding) is not None:
-            text += f", and to {_most(self.shapes):.1e} in {precision} (rounding {of_losses(rounding):.1e})"
-        return text + beside
+            text += f", and to {_shown(_most(self.shapes))} in {precision} (rounding {_shown(of_losses(rounding))})"
+        return f"{text}, and {with_pyg}" if with_pyg else text
 
     def table(self, style: str = "rounded_outline") -> str:
         """A row for each shape, and rows of rounding and limits, with the metric of one split. style: of tabulate."""
@@ -97,7 +97,7 @@ class Certificate:
 
         def shown(found: dict[str, float], exact: str) -> list[str]:
             values = of_losses(found), *(found.get(name, math.nan) for name in names)
-            texts = ["–" if math.isnan(value) else f"{value:.1e}" if value else "0" for value in values]
+            texts = ["–" if math.isnan(value) else _shown(value) for value in values]
             return [exact, *texts] if self.exact else texts
 
         rows = [
@@ -106,7 +106,7 @@ class Certificate:
                 *(
                     ["–"] * (len(heads) - 1)
                     if each is self.first
-                    else shown(differences(each, self.first), f"{_most([self.exact[0], two]):.1e}" if two else "")
+                    else shown(differences(each, self.first), _shown(_most([self.exact[0], two])) if two else "")
                 ),
                 *(f"{sum(each.sent['bytes'].get(k, 0) for k in kinds) / 2**20:.3g}" for kinds in (ROWS, GRADIENTS)),
                 f"{sum(each.sent['messages'].get(kind, 0) for kind in (*ROWS, *GRADIENTS)):,}",
@@ -116,7 +116,7 @@ class Certificate:
         ]
         if self.pyg is not None:
             found = differences(self.pyg, self.in_fp64[0])
-            rows.append(["PyG, fp64", *shown(found, f"{of_losses(found):.1e}"), *[""] * len(sent)])
+            rows.append(["PyG, fp64", *shown(found, _shown(of_losses(found))), *[""] * len(sent)])
         if self.rounding is not None:
             rows.append(["rounding", *shown(self.rounding, "–"), *[""] * len(sent)])
         rows.append(["limit", *shown(self.limits, f"{LIMIT_FP64:.0e}"), *[""] * len(sent)])
@@ -191,6 +191,10 @@ class Certificate:
 def _most(runs: Sequence[CertifiedRun]) -> float:
     """The largest difference of the losses from the first."""
     return max(of_losses(differences(each, runs[0])) for each in runs)
+
+
+def _shown(difference: float) -> str:
+    return f"{difference:.1e}" if difference else "0"
 
 
 def _ranks(shapes: Sequence[CertifiedRun]) -> str:

@@ -13,7 +13,7 @@ from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.certify.certificate import FILES, Certificate
 from hpcgnn.extras.certify.command import CertifyRequest, Shape
 from hpcgnn.extras.certify.measuring import CertifiedRun, Start, measure
-from hpcgnn.extras.certify.pyg_model import train_with_pyg
+from hpcgnn.extras.certify.pyg_model import PygModel, train_with_pyg
 from hpcgnn.graphfile.refusals import no_map
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.output_files import check_outputs
@@ -30,25 +30,28 @@ def certify(config: Config, session: Session, request: CertifyRequest, remarks: 
     shapes = request.shapes_of(comm.size, config.data.replicas)
     name = f"certificates/{config.model.model}-{time.strftime('%Y%m%d-%H%M%S')}"
     out = Path(comm.broadcast_object(request.out or name))
-    with comm.together("looking at maps and --out", on_one=True):
+    # A rate that falls with the epochs is that of a run of the usual length.
+    config = config.replace(epochs=max(config.optim.epochs, request.steps), run_dir=str(out))
+    found, start, model, pyg = list[CertifiedRun | None](), Start(), None, None
+    with comm.together("looking at maps, --pyg and --out", on_one=True):
         if comm.rank == 0:
             for remark in remarks:
                 log.info("%s", remark)
             check_maps(config, shapes)
+            if request.pyg:
+                with comm.heartbeat.computing():
+                    model = PygModel(config, request.pyg)
             _make_folder(out, config, request.force)
     session.show_heartbeats(out)
-    # A rate that falls with the epochs is that of a run of the usual length.
-    config = config.replace(epochs=max(config.optim.epochs, request.steps), run_dir=str(out))
-    found, start, pyg = list[CertifiedRun | None](), Start(), None
     for shape in shapes:
         found.append(measure(config, session, shape, request.steps, None if found else start))
         if (last := found[-1]) is not None:
             log.info("ranks %s: %d steps, loss %.6g to %.6g", shape, request.steps, last.losses[0], last.losses[-1])
         if request.pyg and len(found) == 1:  # what does not fit is known before all shapes are trained
             with comm.together("training the model of PyG", on_one=True):
-                if comm.rank == 0:
+                if model is not None:
                     with comm.heartbeat.computing():
-                        pyg = train_with_pyg(config, request.pyg, request.steps, start)
+                        pyg = train_with_pyg(model, request.steps, start)
     exact = list[CertifiedRun | None]()
     if config.run.precision != "fp64":
         in_fp64 = config.replace(precision="fp64", halo_dtype="fp32")

@@ -20,13 +20,11 @@ from hpcgnn.extras.certify.command import Shape
 from hpcgnn.extras.certify.measuring import CertifiedRun, Start
 from hpcgnn.graph.sparse_rows import SparseRows
 from hpcgnn.graphfile.label_files import REGRESSION
-from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.graphfile.storage import GraphFile
 from hpcgnn.interface.load import load_graph
 from hpcgnn.interface.loaded_graph import TrainingGraph
 from hpcgnn.nn.plugin import load_plugin
 from hpcgnn.nn.registry import MODELS
-from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.plan.run_plan import plan
 from hpcgnn.tasks.labels import LabelTask, Objective
 from hpcgnn.tasks.registry import TASKS, task_traits
@@ -42,6 +40,8 @@ def check_pyg(config: Config) -> None:
     """Raise ConfigError where PyG is not installed, or cannot train what the options say."""
     if importlib.util.find_spec("torch_geometric") is None:
         raise ConfigError("--pyg needs PyG, which is not installed: pip install torch_geometric")
+    if "pyg" not in LIBRARIES:
+        raise ConfigError("--pyg needs hpcgnn/extras/pyg, which is not installed: expected all files of hpcgnn-extras")
     for section, values in config.to_dict().items():
         for name, value in _ALIKE.items():
             if values.get(name, value) != value:
@@ -68,11 +68,26 @@ def network_of(given: str, d_in: int, d_out: int) -> torch.nn.Module:
         raise ConfigError(
             f"--pyg {given}: expected FILE:NAME with one of the file's models: {', '.join(own) or 'none'}"
         )
-    made = getattr(module, name or own[0])
-    made = made if isinstance(made, torch.nn.Module) else made(d_in, d_out)
+    made = getattr(module, name := name or own[0])
+    if callable(made) and not isinstance(made, torch.nn.Module):
+        _check_call(given, name, made, "features", "classes")
+        made = made(d_in, d_out)
     if not isinstance(made, torch.nn.Module):
         raise ConfigError(f"--pyg {given}: expected a torch.nn.Module, or what makes one of (features, classes)")
+    _check_call(given, "forward", made.forward, "x", "edge_index", more=("edge_weight", "edge_type", "node_type"))
     return made.double().train()
+
+
+def _check_call(given: str, name: str, call: Callable[..., Any], *values: str, more: Iterable[str] = ()) -> list[str]:
+    """Return those of `more` that a function of the user's takes. Raises ConfigError where others are missing."""
+    signature = inspect.signature(call)
+    taken = [each for each in more if each in signature.parameters]
+    try:
+        signature.bind(*values, **dict.fromkeys(taken))
+    except TypeError:
+        expected = ", ".join([*values, *taken])
+        raise ConfigError(f"--pyg {given}: expected {name}({expected}), got {name}{signature}") from None
+    return taken
 
 
 def renamed(theirs: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
@@ -99,35 +114,40 @@ class PygShape(Shape):
         return "PyG"
 
 
-class _Weights:
-    """The weights of a network of PyG's, and their names and shapes here."""
+class PygModel:
+    """The network FILE[:NAME] of PyG's, with the names and shapes that its weights have here. config: resolved."""
 
-    def __init__(self, network: torch.nn.Module, config: Config, meta: GraphMeta, spec: ModelSpec) -> None:
-        """config: resolved. Raises ConfigError for a model that PyG has no layers for."""
-        self._library, self._spec, self._network = LIBRARIES["pyg"], spec, network
-        if reason := self._library.reason_against(spec, meta, config):
+    def __init__(self, config: Config, given: str) -> None:
+        """Raises HpcgnnError for a network, or a run, that cannot agree; what is known before anything is trained."""
+        with GraphFile(config.data.graph) as file:
+            meta = file.meta
+        decided = plan(config.replace(precision="fp64", halo_dtype="fp32"), meta)
+        self.config, self.uuid, self.given, spec = decided.config, meta.uuid, given, decided.spec
+        if not task_traits(self.config.task.task).labels or spec.changing:
+            raise ConfigError("--pyg: expected a task of labels of nodes, and inputs that are the same in all steps")
+        self._library, self._spec = LIBRARIES["pyg"], spec
+        if reason := self._library.reason_against(spec, meta, self.config):
             raise ConfigError(f"--pyg: {reason} (see docs/definitions.md)")
+        self.network = network_of(given, spec.d_in, spec.classes)
         self._model = MODELS[spec.options.model].build(spec)
         self._template, self._flat = self._model.state_dict(), FlatGradients(self._model)
-        self._names = renamed(network.state_dict(), self._library.export(spec, self._template))
+        exported = self._library.export(spec, self._template)
+        self._names = renamed(self.network.state_dict(), exported)
+        check_names({name: each for name, each in exported.items() if not name.endswith(_COUNTED)}, self._named({}))
 
     def begin(self, start: Start) -> list[dict[str, Any]]:
-        """Give the network the weights of `start`. Returns its parameters: {'params'} of the first layer, and of the
-        others. Raises CheckpointError where they do not fit.
-        """
+        """Give the network the weights of `start`. Returns its {'params'}: of the first layer, and of the others."""
         given = self._library.export(self._spec, {name: start[name].double() for name in self._template})
-        given = {name: tensor for name, tensor in given.items() if not name.endswith(_COUNTED)}
-        check_names(given, self._named({}))
         values = {name: given[own] for name, own in self._names.items() if own in given}
-        self._network.load_state_dict(values, strict=False)
+        self.network.load_state_dict(values, strict=False)
         groups: tuple[list[Any], list[Any]] = ([], [])
-        for name, parameter in self._network.named_parameters():
+        for name, parameter in self.network.named_parameters():
             groups[not self._names[name].startswith("convs.0.")].append(parameter)
         return [{"params": each} for each in groups if each]
 
     def ours(self, gradients: bool) -> torch.Tensor:
         """float64 (total,): the gradients or the parameters, in the order of a CertifiedRun."""
-        theirs = self._network.named_parameters()
+        theirs = self.network.named_parameters()
         grads = {name: cast(torch.Tensor, each.grad) for name, each in theirs} if gradients else {}
         found = self._library.take(self._spec, self._named(grads), self._template)
         if not gradients:
@@ -138,32 +158,25 @@ class _Weights:
 
     def _named(self, values: Mapping[str, torch.Tensor]) -> Tensors:
         """The network's state under PyG's usual names. values: in place of some tensors, by its own names."""
-        state = self._network.state_dict() | dict(values)
+        state = self.network.state_dict() | dict(values)
         return {self._names[name]: each for name, each in state.items() if not name.endswith(_COUNTED)}
 
 
-def train_with_pyg(config: Config, given: str, steps: int, start: Start) -> CertifiedRun:
-    """Train the model FILE[:NAME] from the weights `start`. Raises HpcgnnError for one that cannot agree."""
-    with GraphFile(config.data.graph) as file:
-        meta = file.meta
-    decided = plan(config.replace(precision="fp64", halo_dtype="fp32"), meta)
-    config, spec, comm = decided.config, decided.spec, SoloCommunicator()
-    if not task_traits(config.task.task).labels or spec.changing:
-        raise ConfigError("--pyg: expected a task of labels of nodes, and inputs that do not change from step to step")
-    network = network_of(given, spec.d_in, spec.classes)
-    weights = _Weights(network, config, meta, spec)
-    first, *others = weights.begin(start)
+def train_with_pyg(model: PygModel, steps: int, start: Start) -> CertifiedRun:
+    """Train from the weights `start`. Raises HpcgnnError for a model that cannot agree."""
+    config, network, comm = model.config, model.network, SoloCommunicator()
+    first, *others = model.begin(start)
     optim = config.optim
     first["weight_decay"] = optim.weight_decay
     for group in others:
         group["weight_decay"] = optim.weight_decay if optim.weight_decay_layers == "all" else 0.0
     graph = load_graph(comm, config.replace(self_loops="keep"), widest=1)
-    outputs = _forward(network, graph)
+    outputs = _forward(model, graph)
     scaled = config.task.task == REGRESSION and config.task.target_scale == "standard"
     task, scale = cast(LabelTask, TASKS[config.task.task]), graph.scale if scaled else None
     objective = Objective(task, graph._local, comm, graph.arena, config.task, scale)
     if not torch.allclose(outputs(), outputs()):
-        raise ConfigError(f"--pyg {given}: two passes of the model differ, as with dropout; expected none (p = 0)")
+        raise ConfigError(f"--pyg {model.given}: two passes of the model differ, as with dropout; expected p = 0")
     gradients, optimizer = FlatGradients(network), make_optimizer([first, *others], optim)
     losses, kept = list[float](), list[torch.Tensor]()
     for epoch in range(steps):
@@ -172,17 +185,17 @@ def train_with_pyg(config: Config, given: str, steps: int, start: Start) -> Cert
         loss = objective.local_loss(outputs())
         loss.backward()
         losses.append(loss.item())
-        kept[1:] = [weights.ours(gradients=True)]
+        kept[1:] = [model.ours(gradients=True)]
         gradients.clip(optim.clip_norm)
         optimizer.step()
     sent = {"bytes": dict[str, int](), "messages": dict[str, int]()}
-    ends, last = (kept[0], kept[-1]), weights.ours(gradients=False)
-    return CertifiedRun(PygShape(1), config, meta.uuid, losses, ends, last, {}, {}, sent, {})
+    ends, last = (kept[0], kept[-1]), model.ours(gradients=False)
+    return CertifiedRun(PygShape(1), config, model.uuid, losses, ends, last, {}, {}, sent, {})
 
 
-def _forward(network: torch.nn.Module, graph: TrainingGraph) -> Callable[[], torch.Tensor]:
+def _forward(model: PygModel, graph: TrainingGraph) -> Callable[[], torch.Tensor]:
     """The network's pass over the graph of one process, with weights and types of edges if it takes them."""
-    x, local, taken = graph.features, graph._local, inspect.signature(network.forward).parameters
+    x, local, network = graph.features, graph._local, model.network
     if isinstance(x, SparseRows):
         x = torch.sparse_csr_tensor(x.indptr, x.indices.long(), x.data, x.shape).to_dense()
     edges, kept = local.inward.all_edges, local.inward.edges
@@ -190,5 +203,6 @@ def _forward(network: torch.nn.Module, graph: TrainingGraph) -> Callable[[], tor
     more = {"edge_weight": edges.weight, "node_type": local.node_type}
     if kept is not None and kept.type is not None and edges.edge is not None:
         more["edge_type"] = kept.type.long()[edges.edge.long()]
-    more = {name: each for name, each in more.items() if each is not None and name in taken}
-    return lambda: network(x, ends, **more)
+    there = [name for name, each in more.items() if each is not None]
+    taken = _check_call(model.given, "forward", network.forward, "x", "edge_index", more=there)
+    return lambda: network(x, ends, **{name: more[name] for name in taken})

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -13,9 +14,11 @@ from mpi.training import configure
 
 from extras.meshes.test_fields import OPTIONS, file  # noqa: F401
 from hpcgnn.errors import ConfigError, GraphError
+from hpcgnn.extras.certify.certificate import Certificate
 from hpcgnn.extras.certify.certifying import certify, check_maps
 from hpcgnn.extras.certify.command import CertifyRequest, Shape, check_promise
 from hpcgnn.extras.certify.judging import FIRST, LIMIT_FP64, UNITS, limits
+from hpcgnn.extras.certify.measuring import CertifiedRun
 
 STEPS = 3
 WRONG = """
@@ -132,3 +135,16 @@ def test_a_run_that_rounding_has_turned_allows_no_more():
     small, large = (limits(dict.fromkeys(limits(None, first), each), first) for each in (1e-9, 1.0))
     assert set(large.values()) == {math.sqrt(UNITS["fp32"])} and small["loss of step 1"] == 4 * UNITS["fp32"]
     assert limits(None, first)["val accuracy"] == 0.002
+
+
+def test_a_difference_of_exactly_0_is_written_as_0():
+    vector, halo = torch.ones(2, dtype=torch.float64), {"halo_rows": {"min": 0, "max": 0}}
+    config = configure("g.h5", model="sage", precision="fp64")
+    sent = {"bytes": {}, "messages": {}}
+    one = CertifiedRun(Shape(1), config, "", [2.0], (vector, vector), vector, {}, {}, sent, halo)
+    found = Certificate([one, replace(one, shape=Shape(2))], [], pyg=one)
+    alike = "agree at 1, 2 ranks to 0 in fp64 (limit 1e-09), and with PyG to 0 in fp64"
+    assert found.sentence() == f"Losses of 1 step of sage on g.h5 {alike}" and "0.0e+00" not in found.table()
+    alone = Certificate([replace(one, config=config.replace(precision="fp32"))], [one], pyg=one)
+    assert alone.sentence().endswith("agree at 1 rank with PyG to 0 in fp64 (limit 1e-09)")
+    assert "0.0e+00" not in alone.table()

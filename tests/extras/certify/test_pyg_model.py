@@ -1,13 +1,16 @@
 """`hpcgnn certify --pyg`: models of PyG beside ours, one that computes something else, and refusals."""
 
 import json
+import re
 
 import pytest
 from core.launching import start
 from mpi.runs import session_of
 from mpi.training import configure
 
+from hpcgnn.app.weights import LIBRARIES
 from hpcgnn.errors import ConfigError, HpcgnnError
+from hpcgnn.extras.certify import certifying
 from hpcgnn.extras.certify.certifying import certify
 from hpcgnn.extras.certify.command import CertifyRequest
 from hpcgnn.extras.certify.judging import FIRST, LIMIT_FP64
@@ -36,6 +39,21 @@ class Other(Sage):
 
 class Drops(Sage):
     act = torch.nn.functional.dropout
+
+
+class Deep(Sage):
+    def __init__(self, d, h, c):
+        pass
+
+
+class Pooled(Sage):
+    def forward(self, x, edge_index, batch):
+        pass
+
+
+class Weighted(Sage):
+    def forward(self, x, edge_index, edge_weight):
+        pass
 
 
 class Gcn(torch.nn.Module):
@@ -71,6 +89,16 @@ def test_pyg_learns_the_same(comm, graph, file, model, more):
     assert "PyG, fp64" in (out / "certificate.md").read_text()
 
 
+@pytest.mark.ranks(1)
+def test_one_number_of_ranks_beside_pyg(comm, graph, file):
+    config, out = configure(graph, model="sage", **OPTIONS, precision="fp64"), file.parent / "out"
+    assert certify(config, session_of(comm), CertifyRequest(("1",), 2, str(out), pyg=f"{file}:Sage")) == 0
+    found = json.loads((out / "certificate.json").read_text())
+    assert re.search(r" agree at 1 rank with PyG to \S+ in fp64 \(limit 1e-09\)$", found["sentence"])
+    sent = found["shapes"][0]["sent_in_the_last_step"]
+    assert sent["bytes"] and not any((*sent["bytes"].values(), *sent["messages"].values()))
+
+
 def test_another_model_is_reported(tmp_path):
     spec = "--nodes 200 --degree 6 --features 4 --classes 3".split()
     assert start(0, "-m", "partition_tools", "generate", "planted", "-o", tmp_path / "g.h5", *spec).code == 0
@@ -85,18 +113,30 @@ def test_another_model_is_reported(tmp_path):
 
 
 @pytest.mark.ranks(1)
-def test_what_cannot_agree(comm, graph, file):
+def test_what_cannot_agree(comm, graph, file, monkeypatch):
+    trained, measure = [], certifying.measure
+    monkeypatch.setattr(certifying, "measure", lambda *given: trained.append(given) or measure(*given))
     for model, given, words in (
-        ("sage", ":Drops", "two passes of the model differ"),
-        ("sage", "", "FILE:NAME with one of the file's models: Sage, Other, Drops, Gcn"),
+        ("sage", "", "FILE:NAME with one of the file's models: Sage, Other, Drops, Deep, Pooled, Weighted, Gcn"),
+        ("sage", ":None_", "FILE:NAME with one of the file's models"),
+        ("sage", ":__name__", "expected a torch.nn.Module, or what makes one"),
         ("gcn", ":Sage", "10 tensors do not fit the model"),
         ("pna", ":Sage", "PyG has no layer that computes what pna of hpcgnn does"),
         ("sage", "x:Sage", "--pyg: no file"),
+        ("sage", ":Deep", r"nets.py:Deep: expected Deep\(features, classes\), got Deep\(d, h, c\)"),
+        ("sage", ":Pooled", r"expected forward\(x, edge_index\), got forward\(x, edge_index, batch\)"),
+        ("sage", ":Drops", "two passes of the model differ"),
+        ("sage", ":Weighted", r"expected forward\(x, edge_index\), got forward\(x, edge_index, edge_weight\)"),
     ):
-        config, out = configure(graph, model=model, **OPTIONS), str(file.parent / model)
+        config, out = configure(graph, model=model, **OPTIONS), file.parent / f"out{given}"
         with pytest.raises(HpcgnnError, match=words):
-            certify(config, session_of(comm), CertifyRequest(("1",), 2, out, pyg=f"{file}{given}"))
+            certify(config, session_of(comm), CertifyRequest(("1",), 2, str(out), pyg=f"{file}{given}"))
+        late = given in (":Drops", ":Weighted")  # the passes, and what the graph has, are known with its edges
+        assert bool(trained) == late == out.exists()
     check_pyg(config)
+    with monkeypatch.context() as without, pytest.raises(ConfigError, match="needs hpcgnn/extras/pyg"):
+        without.delitem(LIBRARIES, "pyg")
+        check_pyg(config)
     with pytest.raises(ConfigError, match=r"dropout = 0.5 .* expected --set model.dropout=0.0"):
         check_pyg(configure("g.h5", dropout=0.5))
     with pytest.raises(ConfigError, match="--set data.inductive=false"):
