@@ -56,7 +56,7 @@ def test_every_row(capsys, monkeypatch):
         "peak resident memory": "400 MiB at most, 1200 MiB over all ranks",
         "libraries in it, per rank": "250 MiB; 107 MiB of them are shared by the ranks of a node",
         "halo": "54,321 rows in the map",
-        "sent per epoch, all ranks": "1.50 MiB of rows, 0.25 MiB of gradients",
+        "sent per epoch, all ranks": "1.5 MiB of rows, 0.25 MiB of gradients",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
 
