@@ -5,11 +5,16 @@
 #   bash env/versions.sh newest     the newest Python that this machine has, and the newest of all packages
 #   bash env/versions.sh oldest --part core     some parts alone (bash env/test.sh --help lists them)
 #
-# HPCGNN_TORCH   the version of torch (default: that of env/constraints.txt, for others bring gigabytes of a GPU's libraries)
+# HPCGNN_TORCH   the version of torch (default: that of env/constraints.txt; other versions bring gigabytes of a GPU's libraries)
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 which=${1:-}
 shift || true
+case $which in
+    oldest | newest) ;;
+    -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
+    *) echo "expected oldest or newest, got '$which'" >&2; exit 2 ;;
+esac
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 (cd "$project" && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$copy"
@@ -32,8 +37,6 @@ case $which in
         export HPCGNN_PYTHON=${HPCGNN_PYTHON:?no Python from 3.11 to 3.14}
         echo "$torch" > "$copy/env/constraints.txt"
         ;;
-    -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit ;;
-    *) echo "expected oldest or newest, got '$which'" >&2; exit 2 ;;
 esac
 [ $# -gt 0 ] || set -- --part core --part kernels --part tools --part "ranks, first rooms" --part "ranks, other rooms"
 echo "$which: $("$HPCGNN_PYTHON" --version), $torch${floors:+, ${floors//$'\n'/, }}"

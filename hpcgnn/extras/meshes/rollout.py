@@ -123,9 +123,9 @@ def roll_out(config: Config, session: Session, weights: str, request: RolloutReq
                 f"--mesh {request.mesh} has the name of a file beside --output {request.output}; choose another output"
             )
         beside = [*series, output.with_suffix(".pvd")] if request.mesh else [output.with_suffix(".xdmf")]
-        for each in [*beside, output.with_suffix(".png"), output.with_name(f"{output.stem}-fields.png")]:
-            if comm.rank == 0:
-                check_outputs({"beside --output,": each}, force=request.force)
+        beside += [output.with_suffix(".png"), output.with_name(f"{output.stem}-fields.png")]
+        for each in beside if comm.rank == 0 else ():  # others may not see the directory
+            check_outputs({"beside --output,": each}, force=request.force)
     trained = load_trained(config, session, weights, other_graph=True)
     evaluator = trained.trainer.evaluator
     assert isinstance(evaluator, FieldsEvaluator), "the task is fields"
