@@ -137,7 +137,7 @@ class MessageTransport(Communicator):
             self.tape.add("all ranks", "reduction", start, end, {"kind": kind, "bytes": size})
 
     def allreduce_(self, tensor: torch.Tensor, kind: str, op: str = "sum") -> torch.Tensor:
-        if tensor.numel():
+        if self.size > 1 and tensor.numel():
             self._reduce_(numbers_of(tensor), kind, op)
         return tensor
 

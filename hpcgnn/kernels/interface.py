@@ -6,7 +6,7 @@ is used only if it was built from the same sources (`library.py`).
 
 import ctypes
 import re
-from ctypes import POINTER, c_char_p, c_void_p
+from ctypes import c_char_p, c_void_p
 from typing import Any, NamedTuple
 
 import torch
@@ -17,17 +17,18 @@ _WORD = re.compile(r"(?:const )?(\w+) (\*?)(\w+)$")
 
 
 class Function(NamedTuple):
-    """A prototype: the result's type, and {name: type} of the arguments."""
+    """A prototype: the result's type, {name: type} of the arguments, and that of the structure behind the last one."""
 
     result: Any
     arguments: dict[str, Any]
+    structure: dict[str, Any] | None
 
 
 class Interface(NamedTuple):
     """A header's declarations, by name."""
 
     constants: dict[str, int]
-    structures: dict[str, type[ctypes.Structure]]
+    structures: dict[str, dict[str, Any]]
     functions: dict[str, Function]
 
 
@@ -41,19 +42,17 @@ def read(text: str) -> Interface:
         match = _WORD.match(" ".join(declaration.split()))
         assert match is not None, declaration
         kind, star, name = match.groups()
-        if star and kind in found.structures:
-            return name, POINTER(found.structures[kind])
         if star:
             return name, c_char_p if kind == "char" else c_void_p
         return name, getattr(ctypes, f"c_{kind.removesuffix('_t')}")
 
     for members, name in re.findall(r"typedef struct \{([^{}]*)\} (hg_\w+);", text):
-        fields = [declared(each) for each in members.split(";")[:-1]]
-        found.structures[name] = type(name, (ctypes.Structure,), {"_fields_": fields})
+        found.structures[name] = dict(declared(each) for each in members.split(";")[:-1])
     for kind, name, given in re.findall(r"HG_EXPORT ([\w ]+[ *])(hg_\w+)\(([^()]*)\);", text):
         result = None if kind == "void " else declared(kind + "result")[1]
         arguments = {} if given == "void" else dict(declared(each) for each in given.split(","))
-        found.functions[name] = Function(result, arguments)
+        pointer = re.search(r"(hg_\w+) \*a$", given)
+        found.functions[name] = Function(result, arguments, found.structures[pointer[1]] if pointer else None)
     return found
 
 

@@ -28,14 +28,16 @@ the one thing left out; `check_block` looks at those, once per block.
 
 import ctypes
 import re
+import struct
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd.graph import increment_version
 
 from . import library
 from .interface import ELEMENT_CODES, INTERFACE
-from .library import Native
 
 #: Of a kernel's body: the arguments by their names.
 Arguments = Any
@@ -85,6 +87,22 @@ class _Entry(NamedTuple):
     dtypes: Any
     sizes: dict[str, tuple[Callable[..., int], list[str], int | None]]
     words: list[str]
+
+
+class _Call(NamedTuple):
+    """The common part of calls whose arguments are described alike. So nothing of a call is looked up by its name.
+
+    order: makes C's arguments of a list: pointers and values of a call, path, num_threads and partial, `constants`.
+    """
+
+    order: Callable[[list[Any]], tuple[Any, ...]]
+    constants: list[Any]
+
+
+class Filled(int):
+    """The address of a structure of arguments, for a field of another one. It keeps the structure, but no tensors."""
+
+    memory: Any
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -143,43 +161,58 @@ class Kernel:
             before = {None, *(each.name for each in self._entries)}
             self._entries += [each for each in tensors if each.like in before and each.name not in before]
         self._typed = next((each.name for each in self._entries if not each.like and len(each.dtypes) > 1), "")
-        arguments = INTERFACE.functions[function].arguments
-        self._structure: type[ctypes.Structure] | None = None
-        if "a" in arguments:
-            self._structure = arguments["a"]._type_
-            arguments = {name: kind for name, kind, *_ in self._structure._fields_}
-        #: {argument of C: what it gets where nothing is given}
-        self._nothing = {each: getattr(kind(), "value", None) for each, kind in arguments.items()}
+        _, arguments, structure = INTERFACE.functions[function]
+        self._packed = struct.Struct("".join(kind._type_ for kind in structure.values())) if structure else None
+        #: Of C's structure or function.
+        self._names = structure or arguments
         self._sizes = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}
-        self._known = self._sizes.union(table, arguments)
-        self._start = self._nothing | self._values
-        self._arguments = type("Arguments", (), dict.fromkeys(table) | self._start)
-        self._checked: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._known = self._sizes.union(table, arguments, self._names)
+        nothing = {name: kind().value for name, kind in self._names.items()}
+        self._arguments = type("Arguments", (), dict.fromkeys(table) | nothing | self._values)
+        self._calls: dict[tuple[Any, ...], _Call] = {}
 
     def check(self, **given: Any) -> dict[str, Any]:
         """Raise ValueError if arguments have a wrong dtype, shape or layout, TypeError if there are others than the
         table's. Returns C's arguments, by name.
         """
+        call, own = self._described(given)
+        return dict(zip(self._names, call.order([*own, 0, 0, 0, *call.constants]), strict=True))
+
+    def _described(self, given: dict[str, Any]) -> tuple[_Call, list[Any]]:
+        """Check the arguments. Returns the common part of calls like this one, and its own pointers and values."""
         described: list[Any] = [*given]
-        values: dict[str, Any] = {}
+        own = []
         for name, x in given.items():  # a comprehension would be a call of its own
             if isinstance(x, torch.Tensor):
                 described += x.dtype, x.shape, x.stride(), x.is_cpu
-                continue
-            described.append(x if name in self._sizes else x is None)
-            if x is not None:
-                values[name] = x
-        found = self._checked.get(key := tuple(described))
-        if found is None:
-            found = self._check(given, values)
-            if len(self._checked) >= _REMEMBERED:
-                self._checked.clear()
-            self._checked[key] = found
-        made = self._start | values | found
-        for entry in self._entries:
-            if (x := given.get(entry.name)) is not None:
-                made[entry.field] = x.data_ptr()
-        return made
+                own.append(x.data_ptr())
+            elif x is None or name in self._sizes:
+                described.append(x)
+            else:
+                described.append(...)
+                own.append(x)
+        call = self._calls.get(key := tuple(described))
+        if call is None:
+            call = self._call(given)
+            if len(self._calls) >= _REMEMBERED:
+                self._calls.clear()
+            self._calls[key] = call
+        return call, own
+
+    def _call(self, given: dict[str, Any]) -> _Call:
+        """The common part of calls with arguments like these, which are checked."""
+        values = {name: x for name, x in given.items() if x is not None and not isinstance(x, torch.Tensor)}
+        constants = {name: value for name, value in (self._values | self._check(given, values)).items() if value}
+        fields = {each.name: each.field for each in self._entries}
+        own = [
+            name if name in values else fields.get(name)
+            for name, x in given.items()
+            if x is not None and (name not in values or name not in self._sizes)
+        ]
+        # The first of the same name counts.
+        listed = reversed([*enumerate([*own, "path", "num_threads", "partial", *constants])])
+        places = {name: place for place, name in listed}
+        return _Call(itemgetter(*(places.get(name, -1) for name in self._names)), [*constants.values(), 0])
 
     def _check(self, given: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         """What `check` says of arguments that are described like these: C's, but for pointers and other values."""
@@ -230,52 +263,57 @@ class Kernel:
                 )
         return {name: size for name, size in sizes.items() if name in self._sizes} | made
 
-    def filled(self, **given: Any) -> Any:
-        """A ctypes pointer to the structure of the arguments, for a field of another one. The tensors must stay."""
-        assert self._structure is not None, "it has a structure of arguments"
-        return ctypes.pointer(self._structure(*map(self.check(**given).get, self._nothing)))
+    def filled(self, **given: Any) -> Filled:
+        """The structure of these arguments. The tensors must stay."""
+        assert self._packed is not None, "it has a structure of arguments"
+        call, own = self._described(given)
+        memory = ctypes.create_string_buffer(self._packed.pack(*call.order([*own, 0, 0, 0, *call.constants])))
+        result = Filled(ctypes.addressof(memory))
+        result.memory = memory
+        return result
 
     def __call__(self, *positional: Any, compiled: bool = True, **given: Any) -> Any:
         """Check and compute. compiled: whether the compiled kernel may serve; else it is torch's. Returns the result of
         C, or of the body. Raises MemoryError and the errors of `check`.
         """
-        given = dict(**dict(zip(self.table, positional, strict=False)), **given)
-        made = self.check(**given)
-        native, watch = (library.state.loaded or library.load()).native, library.state.watch
-        native = native if compiled else None
+        if positional:
+            given = dict(**dict(zip(self.table, positional, strict=False)), **given)
+        watch = library.state.watch
         if watch is None:
-            result = self._run(native, given, made)
+            result = self._run(given, compiled)
         else:
             with watch(self.name, tuple(given.values())):
-                result = self._run(native, given, made)
+                result = self._run(given, compiled)
         for name in self._written:
-            if (tensor := given.get(name)) is not None and not tensor.is_inference():
-                torch.autograd.graph.increment_version(tensor)  # torch 2.4 takes no list
+            if (tensor := given.get(name)) is not None:
+                try:
+                    increment_version(tensor)  # torch 2.4 takes no list
+                except RuntimeError:
+                    if not tensor.is_inference():  # which has no version
+                        raise
         return result
 
-    def _run(self, native: Native | None, given: dict[str, Any], made: dict[str, Any]) -> Any:
-        if native is None or self._partial is not None:
-            arguments = self._arguments()
-            vars(arguments).update(given)
-        if native is None:
+    def _run(self, given: dict[str, Any], compiled: bool) -> Any:
+        call, own = self._described(given)
+        native, memory = (library.state.loaded or library.load()).native, None
+        if native is None or not compiled:
             assert self._body is not None, f"{self.name} is compiled alone"
-            return self._body(arguments)
-        function, common = getattr(native.library, self._function), (native.path, torch.get_num_threads())
-        if self._partial is not None and (partial := self._partial(arguments)) is not None:
-            made["partial"] = partial.data_ptr()
-        if self._structure is not None:
-            result = function(*common, ctypes.byref(self._structure(*map(made.get, self._nothing))))
-        else:
-            made |= zip(("path", "num_threads"), common, strict=True)
-            result = function(*map(made.get, self._nothing))
+            return self._body(self._named(given))
+        if self._partial is not None:
+            memory = self._partial(self._named(given))
+        common = native.path, torch.get_num_threads()
+        ordered = call.order([*own, *common, 0 if memory is None else memory.data_ptr(), *call.constants])
+        function = getattr(native.library, self._function)
+        result = function(*(ordered if self._packed is None else (*common, self._packed.pack(*ordered))))
         if self._memory and result:
             raise MemoryError(self._memory)
         return None if self._memory else result
 
-
-def address_of(filled: Any) -> int:
-    """The address of what `Kernel.filled` has made, for a field that is no pointer to its type."""
-    return ctypes.addressof(filled.contents)
+    def _named(self, given: dict[str, Any]) -> Arguments:
+        """The arguments of `_body`."""
+        arguments = self._arguments()
+        vars(arguments).update(given)
+        return arguments
 
 
 def _said(shape: Iterable[str], sizes: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ class Native:
     """
 
     def __init__(self, library: ctypes.CDLL, vector_path: str) -> None:
-        for name, (result, arguments) in INTERFACE.functions.items():
+        for name, (result, arguments, _) in INTERFACE.functions.items():
             function = getattr(library, name)
             function.restype, function.argtypes = result, list(arguments.values())
         self.library, self.path = library, VECTOR_PATHS[vector_path]

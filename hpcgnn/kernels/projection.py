@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from . import library
-from .kernel import Arguments, address_of, kernel
+from .kernel import Arguments, kernel
 from .randomness import dropout, kept_scale, rule
 from .rowwise import bias_gradient, elu_gradient, heads_of
 from .rowwise import elu as elu_of
@@ -215,7 +215,7 @@ def project_beside(
     for each in others:
         del each["compiled"]
     beside = [_project.filled(**each) for each in others]  # which stay until the call is done
-    _project(**first, bias=bias, beside=address_of(beside[0]) if beside else None)
+    _project(**first, bias=bias, beside=beside[0] if beside else None)
 
 
 def _given(x: torch.Tensor, weight: torch.Tensor, y: torch.Tensor, elu: Elu | Mask | None) -> dict[str, Any]:

@@ -51,8 +51,9 @@ def lent(
     """
     taken = _Lent(nbytes, np.uint8, memory, start)
     taken.give_back = give_back
-    storage = torch.from_numpy(taken).untyped_storage()
-    return torch.empty(0, dtype=dtype).set_(storage, 0, shape)  # type: ignore[call-overload] # strides follow
+    if not nbytes:
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(taken, dtype=dtype).resize_(shape)
 
 
 class SavedTensor:

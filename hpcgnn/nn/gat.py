@@ -29,6 +29,7 @@ from hpcgnn.traits import LayerTraits
 
 
 class GATConv(Heads):
+    own: torch.Tensor
     traits = LayerTraits(
         self_loops="add",
         neighbours="products",
@@ -51,6 +52,9 @@ class GATConv(Heads):
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
+        # (H × width, 1, H): each half of a head is of the columns of that head alone.
+        own = torch.eye(heads, dtype=dtype).repeat_interleave(width, 0).unsqueeze(1)
+        self.register_buffer("own", own, persistent=False)
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -61,11 +65,8 @@ class GATConv(Heads):
 
         a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
-        # (H, width, 2, H): each half of a head is of the columns of that head alone.
-        vectors = torch.stack([self.att_src, self.att_dst], 2)
-        own = torch.eye(self.shape.heads, dtype=vectors.dtype)
-        halves = (vectors.unsqueeze(3) * own[:, None, None]).flatten(2).flatten(0, 1)
-        return torch.cat([self.linear.weight, product(self.linear.weight, halves)], 1)
+        vectors = torch.stack([self.att_src, self.att_dst], 2).view(-1, 2, 1)
+        return torch.cat([self.linear.weight, product(self.linear.weight, (vectors * self.own).flatten(1))], 1)
 
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see

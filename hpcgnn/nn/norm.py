@@ -44,8 +44,7 @@ class BatchNorm(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor, relu: ReluDropout | None = None) -> torch.Tensor:
         if not self.training:
-            scale = self.weight * (self.running_var + self.eps).rsqrt().to(self.weight.dtype)
-            return _scaled(x, scale, self.bias - self.running_mean.to(scale.dtype) * scale, graph, relu)
+            return self._by_running_statistics(graph, x, relu)
         count = graph.num_nodes
         with torch.no_grad():
             mean, variance = _statistics(in_rows(x), graph)
@@ -53,6 +52,20 @@ class BatchNorm(nn.Module):
             unbiased = variance * (count / max(count - 1, 1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
         return _Normalise.apply(x, self.weight, self.bias, mean, (variance + self.eps).rsqrt(), graph, relu)
+
+    def _by_running_statistics(self, graph: Graph, x: torch.Tensor, relu: ReluDropout | None) -> torch.Tensor:
+        """In memory of the arena where nobody asks for gradients."""
+        mean, inverse = self.running_mean, (self.running_var + self.eps).rsqrt()
+        if torch.is_grad_enabled():
+            scale = self.weight * inverse.to(self.weight.dtype)
+            y = (x * scale + (self.bias - mean.to(scale.dtype) * scale)).to(x.dtype)
+            if relu is not None:
+                relu.apply_(y.detach(), slice(0, len(y)))
+            return y
+        y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), kernels.accumulation_dtype(x.dtype)
+        vectors = (each.to(wide) for each in (mean, inverse, self.weight, self.bias))
+        kernels.norm_columns(y, in_rows(x), *vectors, **_behind(relu))
+        return y
 
 
 class _Normalise(torch.autograd.Function):
@@ -93,28 +106,14 @@ def _statistics(x: torch.Tensor, graph: Graph) -> tuple[torch.Tensor, torch.Tens
     kernels.column_moments(moments, x)
     sums, squares = moments.chunk(2)
     mean = graph.total(sums) / graph.num_nodes
-    squares += len(x) * (sums / max(len(x), 1) - mean).square()
+    distance = torch.sub(mean, sums, alpha=1 / max(len(x), 1))
+    squares.addcmul_(distance, distance, value=len(x))
     return mean, graph.total(squares) / graph.num_nodes
 
 
 def _behind(relu: ReluDropout | None) -> dict[str, Any]:
     """What follows the norm, as the kernel takes it."""
     return {} if relu is None else {"relu": True, "ids": relu.ids, "key": relu.key, "p": relu.p}
-
-
-def _scaled(
-    x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, graph: Graph, relu: ReluDropout | None
-) -> torch.Tensor:
-    """x · scale + shift, in memory of the arena where nobody asks for gradients."""
-    if torch.is_grad_enabled():
-        y = (x * scale + shift).to(x.dtype)
-        if relu is not None:
-            relu.apply_(y.detach(), slice(0, len(y)))
-        return y
-    y, wide = graph.arena.empty(*x.shape, dtype=x.dtype), kernels.accumulation_dtype(x.dtype)
-    same, scale, shift = torch.ones(x.shape[1], dtype=wide), scale.to(wide), shift.to(wide)
-    kernels.norm_columns(y, in_rows(x), torch.zeros_like(same), scale, same, shift, **_behind(relu))
-    return y
 
 
 class LayerNorm(nn.LayerNorm):

@@ -125,7 +125,8 @@ class _Function:
 
     def __init__(self, owner, name):
         self._call, self._name = weakref.WeakMethod(owner.call), name
-        self.restype, self.argtypes = INTERFACE.functions[name].result, [*INTERFACE.functions[name].arguments.values()]
+        self.restype, arguments, self._structure = INTERFACE.functions[name]
+        self.argtypes = [*arguments.values()]
 
     def __call__(self, *given):
         assert len(given) == len(self.argtypes), f"{self._name}: {len(given)} arguments for {len(self.argtypes)}"
@@ -133,8 +134,8 @@ class _Function:
         for kind, value in zip(self.argtypes, given):
             if kind is ctypes.c_double:
                 reals.append(float(value))
-            elif kind in (ctypes.c_void_p, ctypes.c_char_p) or not issubclass(kind, ctypes._SimpleCData):
-                integers.append(_there(_address(value, alive)))
+            elif kind in (ctypes.c_void_p, ctypes.c_char_p):
+                integers.append(_there(_address(value, self._structure, alive)))
             else:
                 integers.append(kind(value).value % (1 << 64))
         result = {ctypes.c_double: REAL, ctypes.c_char_p: TEXT}.get(self.restype, WHOLE)
@@ -150,20 +151,15 @@ def _there(address):
     return address and address ^ ADDRESS_BIT
 
 
-def _address(value, alive):
-    """Where an argument's object begins. Of a structure it is a copy whose pointers the emulated process knows."""
-    if value is None or isinstance(value, int):
+def _address(value, structure, alive):
+    """Where an argument begins. Of a structure it is a copy whose pointers the emulated process knows."""
+    if not isinstance(value, bytes):
         return value or 0
-    if isinstance(value, bytes):
-        alive.append(ctypes.create_string_buffer(value))
-    elif isinstance(value._obj, ctypes.Structure):
-        copy = type(value._obj).from_buffer_copy(value._obj)
-        for name, kind in copy._fields_:
-            if kind is ctypes.c_void_p:
-                setattr(copy, name, _there(getattr(copy, name) or 0))
-        alive.append(copy)
-    else:
-        alive.append(value._obj)
+    if structure:
+        layout = struct.Struct("".join(kind._type_ for kind in structure.values()))
+        fields = zip(structure.values(), layout.unpack(value))
+        value = layout.pack(*(_there(each) if kind is ctypes.c_void_p else each for kind, each in fields))
+    alive.append(ctypes.create_string_buffer(value))
     return ctypes.addressof(alive[-1])
 
 
