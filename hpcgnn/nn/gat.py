@@ -29,7 +29,6 @@ from hpcgnn.traits import LayerTraits
 
 
 class GATConv(Heads):
-    own: torch.Tensor
     traits = LayerTraits(
         self_loops="add",
         neighbours="products",
@@ -52,9 +51,8 @@ class GATConv(Heads):
         self.att_src = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.att_dst = nn.Parameter(torch.zeros(heads, width, dtype=dtype))
         self.bias: nn.Parameter | None = nn.Parameter(torch.zeros(self.d_out, dtype=dtype))
-        # (H × width, 1, H): each half of a head is of the columns of that head alone.
-        own = torch.eye(heads, dtype=dtype).repeat_interleave(width, 0).unsqueeze(1)
-        self.register_buffer("own", own, persistent=False)
+        # (H × width, 1, H): each half of a head is of the columns of that head alone. A buffer would be averaged.
+        self._own_columns = torch.eye(heads, dtype=dtype).repeat_interleave(width, 0).unsqueeze(1)
 
     @property
     def vectors(self) -> list[nn.Parameter]:
@@ -66,7 +64,7 @@ class GATConv(Heads):
         a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
         vectors = torch.stack([self.att_src, self.att_dst], 2).view(-1, 2, 1)
-        return torch.cat([self.linear.weight, product(self.linear.weight, (vectors * self.own).flatten(1))], 1)
+        return torch.cat([self.linear.weight, product(self.linear.weight, (vectors * self._own_columns).flatten(1))], 1)
 
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see
