@@ -242,7 +242,7 @@ def _result_table(summary: dict[str, Any]) -> str:
             (f"test {metric} after the last epoch", shown_number(summary["test_at_end"])),
         ]
     seconds, rows_sent = summary["epoch_seconds"], summary["halo_bytes_per_epoch"] / 2**20
-    reduced = summary["allreduce_bytes_per_epoch"] / 2**20 if summary["ranks"] > 1 else 0.0  # one rank sends nothing
+    reduced = summary["allreduce_bytes_per_epoch"] / 2**20
     growth, peak, libraries, code = (
         {which: value / 2**20 for which, value in summary[name].items()}
         for name in ("training_growth_bytes", "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes")
