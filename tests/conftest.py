@@ -159,6 +159,14 @@ def pytest_runtest_teardown(item, nextitem):
     return result
 
 
+@pytest.fixture(scope="session", autouse=True)
+def metis_stays():
+    """A command ends METIS's process. Here the next one takes it, since a start takes longer than a small graph."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("partition_tools.partitioners.clustering.end_metis", lambda: None)
+        yield
+
+
 @pytest.fixture
 def command(capsys, monkeypatch):
     """command(words …, cwd=None) runs `hpcgnn` on one rank, in this process and without MPI; its Result."""
