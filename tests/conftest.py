@@ -76,9 +76,9 @@ def pytest_itemcollected(item):
 
 
 def _room(path):
-    """The folder of tests/ that a test is in; for tests of ranks, the folder below."""
+    """The folder of tests/ that a test is in; for tests of ranks and of extras, the folder below."""
     parts = Path(path).relative_to(HERE).parts
-    return "/".join(parts[: 2 if parts[0] == "mpi" else 1])
+    return "/".join(parts[: 2 if parts[0] in ("mpi", "extras") else 1])
 
 
 @pytest.hookimpl(wrapper=True)

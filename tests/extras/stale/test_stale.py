@@ -100,6 +100,7 @@ def test_attention(comm, session_path, shape):
 
 
 @pytest.mark.smoke
+@pytest.mark.ranks(2)
 def test_what_is_on_its_way_is_saved_by_every_rank(comm, graph, shared_path):
     """Where it does not fit, the schedule starts afresh and logs this."""
     usual = {"eval_every": 3, "checkpoint_every": 4, "model": "gat", "hidden": 4, "heads": 2, "schedule": "stale"}
@@ -161,6 +162,7 @@ def test_without_gradients_it_is_exact_and_refuses_nothing(comm, share):  # noqa
 GAT = {"schedule": "stale", "model": "gat", "heads": 2, "hidden": 4}
 
 
+@pytest.mark.ranks(2)
 def test_what_every_schedule_promises(comm, graph, paths, session_path, shared_path, monkeypatch):
     """The tests of the core, with this schedule for one of theirs."""
     monkeypatch.setitem(test_resume.PAUSED, "stale", {**GAT, "stale_epochs": 2})
