@@ -76,9 +76,9 @@ def pytest_itemcollected(item):
 
 
 def _room(path):
-    """The folder of tests/ that a test is in; for tests of ranks, the folder below."""
+    """The folder of tests/ that a test is in; for tests of ranks and of extras, the folder below."""
     parts = Path(path).relative_to(HERE).parts
-    return "/".join(parts[: 2 if parts[0] == "mpi" else 1])
+    return "/".join(parts[: 2 if parts[0] in ("mpi", "extras") else 1])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -157,6 +157,14 @@ def pytest_runtest_teardown(item, nextitem):
         gc.collect()
         gc.freeze()
     return result
+
+
+@pytest.fixture(scope="session", autouse=True)
+def metis_stays():
+    """A command ends METIS's process. Here the next one takes it, since a start takes longer than a small graph."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("partition_tools.partitioners.clustering.end_metis", lambda: None)
+        yield
 
 
 @pytest.fixture

@@ -61,8 +61,10 @@ STYLE = """
 ruff check --quiet . && ruff format --quiet --diff . && codespell &&
 shellcheck --severity=warning .ci/run env/*.sh jobs/*.sh jobs/*.sbatch jobs/*/*.sh
 """
-ROOMS = sorted({str(path.parent.relative_to(ROOT)) for path in ROOT.glob("tests/mpi/*/test_*.py")})
-HALF = len(ROOMS) // 2
+ROOMS, EXTRAS = (
+    sorted({str(path.parent.relative_to(ROOT)) for path in ROOT.glob(f"tests/{folder}/*/test_*.py")})
+    for folder in ("mpi", "extras")
+)
 #: Files of tests that run as processes.
 PROCESSES = sorted(
     str(path.relative_to(ROOT))
@@ -81,10 +83,11 @@ KERNELS = ("hpcgnn/kernels/",)
 #: The longest first.
 PARTS = (
     quick("jobs", *PYTEST, "tests/jobs"),
+    quick("ranks, first rooms", *PYTEST, *ROOMS[: len(ROOMS) // 2]),
+    quick("ranks, other rooms", *PYTEST, *ROOMS[len(ROOMS) // 2 :]),
+    quick("extras, first rooms", *PYTEST, *EXTRAS[:5]),
+    quick("extras, other rooms", *PYTEST, *EXTRAS[5:]),
     quick("core", *PYTEST, "tests/core"),
-    quick("ranks, first rooms", *PYTEST, *ROOMS[:HALF]),
-    quick("ranks, other rooms", *PYTEST, *ROOMS[HALF:]),
-    quick("extras", *PYTEST, "tests/extras"),
     quick("tools", *PYTEST, "tests/partition_tools"),
     quick("types", "mypy", "--no-error-summary", "hpcgnn", "partition_tools"),
     quick("faults", *PYTEST, "tests/faults"),

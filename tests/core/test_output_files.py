@@ -184,7 +184,8 @@ def test_the_name_says_what_a_file_of_predictions_is(run, command, dry):
     assert contents(run) == before
 
 
-def test_a_report_replaces_a_report_and_nothing_else(run, command):
+def test_a_report_replaces_a_report_and_nothing_else(run, command, monkeypatch):
+    monkeypatch.setattr("hpcgnn.report.write.draw_figures", lambda study: {"learning-loss": {"png": b"drawn"}})
     out = run / "out"
     out.mkdir()
     for name in ("learning-loss.png", "study.csv", "memory.png"):  # the second is one that it writes

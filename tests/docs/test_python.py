@@ -9,7 +9,6 @@ from pages import example, read
 
 import partition_tools
 from hpcgnn.graphfile.storage import GraphFile
-from partition_tools.partitioners import metis_process
 
 N = 40
 
@@ -32,7 +31,6 @@ def names():
 def test_recipes_write_graph_files(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(example("python.md", words), names())
-    metis_process.end()
     (path,) = tmp_path.glob("*.h5")
     with GraphFile(path) as file:
         assert file.partitionings() and file.meta.num_classes == 2 and file.meta.num_features

@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import h5py.h5
 import pytest
+import torch
 
+from hpcgnn import kernels
 from hpcgnn.errors import HpcgnnError
 from hpcgnn.kernels import library
 from hpcgnn.kernels.sources import cached, contraction, left_out
@@ -19,61 +22,59 @@ COMPILED = library.load().reason is None
 needs_library = pytest.mark.skipif(not COMPILED, reason="the kernel library is not compiled")
 
 SCRIPT = """
-import json, sys, warnings
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    import hpcgnn.kernels
-    loaded_by_import = "_native" in open("/proc/self/maps").read()
-    {before}
-    import torch
-    y = torch.zeros(1, 3)
-    for _ in range(2):
-        hpcgnn.kernels.gather(y, torch.ones(2, 3), torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32))
-    assert y.tolist() == [[2, 2, 2]]
-print(json.dumps({{**hpcgnn.kernels.describe(), "by_import": loaded_by_import,
-                  "warnings": [str(w.message) for w in caught if w.category is RuntimeWarning]}}))
+import json
+import hpcgnn.kernels
+by_import = "_native" in open("/proc/self/maps").read()
+hpcgnn.kernels.library.load()
+print(json.dumps({**hpcgnn.kernels.describe(), "by_import": by_import}))
 """
-
-
-def run(before="", **environment):
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HPCGNN_")}
-    return subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(before=before)],
-        env={**inherited, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-
-
-def described(*args, **environment):
-    finished = run(*args, **environment)
-    assert finished.returncode == 0, finished.stderr
-    return json.loads(finished.stdout)
 
 
 @needs_library
 def test_native_with_one_openmp_runtime():
-    found = described()
-    assert found["native"] and found["reason"] is None and found["warnings"] == []
+    """In a process of its own, without a warning."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("HPCGNN_")}
+    environment = {**inherited, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", SCRIPT]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["native"] and found["reason"] is None
     assert found["vector_path"] == found["vector_paths"][-1]
     assert found["products"] in ("own", "torch")
     assert not found["by_import"], "importing the package must load nothing"
     assert len(found["openmp_runtimes"]) == 1, found["openmp_runtimes"]
 
 
-def test_reference_on_request_is_silent():
-    found = described(HPCGNN_KERNELS="reference")
-    assert not found["native"] and found["reason"] == "HPCGNN_KERNELS=reference" and found["warnings"] == []
+@pytest.fixture
+def described(monkeypatch):
+    """described() gathers twice, as a process that has loaded no kernels; (which serve, the warnings)."""
+
+    def run():
+        monkeypatch.setattr(library.state, "loaded", None)
+        y, indptr, indices = torch.zeros(1, 3), torch.tensor([0, 2]), torch.tensor([0, 1], dtype=torch.int32)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(2):
+                kernels.gather(y, torch.ones(2, 3), indptr, indices)
+        assert y.tolist() == [[2, 2, 2]]
+        return kernels.describe(), [str(each.message) for each in caught if each.category is RuntimeWarning]
+
+    return run
 
 
-MISSING = "from hpcgnn.kernels import library; library.FILE = library.FILE.with_suffix('.nowhere')"
+def test_reference_on_request_is_silent(described, monkeypatch):
+    monkeypatch.setenv("HPCGNN_KERNELS", "reference")
+    found, said = described()
+    assert not found["native"] and found["reason"] == "HPCGNN_KERNELS=reference" and said == []
 
 
-def test_missing_library_warns_once_and_works():
-    found = described(MISSING)
+def test_missing_library_warns_once_and_works(described, monkeypatch):
+    monkeypatch.delenv("HPCGNN_KERNELS", raising=False)
+    monkeypatch.setattr(library, "FILE", library.FILE.with_suffix(".nowhere"))
+    found, said = described()
     assert not found["native"] and "the compiled kernels are missing: no _native" in found["reason"]
-    assert len(found["warnings"]) == 1 and "pure-torch kernels serve" in found["warnings"][0]
+    assert len(said) == 1 and "pure-torch kernels serve" in said[0]
 
 
 REMEDY = "build it again with `pip install -e .`"

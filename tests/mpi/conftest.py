@@ -14,6 +14,8 @@ import pytest
 
 mpi4py.rc.initialize = False
 mpi4py.rc.finalize = False
+from hpcgnn.memory.resident import status  # noqa: E402
+
 from . import small  # noqa: E402
 from .edge_rows import written_with_rows  # noqa: E402
 from .runs import session_of  # noqa: E402
@@ -113,9 +115,10 @@ def _shared(comm, factory, name):
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures():
-    """Drawing the curves of a run takes longer than training here."""
+    """Drawing the curves of a run takes longer than training here, and so does counting the pages of this process."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("hpcgnn.engine.summary.draw_curves", lambda run_dir: None)
+        patch.setattr("hpcgnn.plugins.memory_use.common_bytes", lambda: status("RssFile:"))
         yield
 
 

@@ -1,4 +1,4 @@
-"""The command line, called in this process; and METIS's process, one for all tests of a module."""
+"""The command line, called in this process."""
 
 from dataclasses import replace
 
@@ -6,16 +6,6 @@ import pytest
 from partition_helpers import odd_graph, save_npz, view
 
 from partition_tools.cli.main import main
-from partition_tools.partitioners import clustering, metis_process
-
-
-@pytest.fixture(autouse=True, scope="module")
-def metis_ended():
-    """A command ends METIS's process. Here the next one takes it, since a start takes longer than a small graph."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustering, "end_metis", lambda: None)
-        yield
-    metis_process.end()
 
 
 @pytest.fixture

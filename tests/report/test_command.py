@@ -57,6 +57,7 @@ def test_mistakes_are_one_line(study_dir, tmp_path, command, names, options, wor
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_where_a_report_cannot_go(copied, tmp_path, command):
     run, file = copied("p1-a"), tmp_path / "file"
     before, _ = sorted(run.rglob("*")), file.write_text("")

@@ -29,7 +29,7 @@ def trained(folder):
     return records(folder / "run")
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(0, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("ranks", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_script_of_the_page_learns_what_hpcgnn_train_learns(folder, tmp_path, trained, ranks):
     (tmp_path / "script.py").write_text(blocks(read("python.md"), "python")[0])
     done = launching.start(ranks, tmp_path / "script.py", cwd=folder)

@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from core.launching import start
+from core.forked import start
 from mpi.runs import session_of
-from mpi.training import configure
+from mpi.training import configure, generated
 
 from extras.meshes.test_fields import OPTIONS, file  # noqa: F401
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import ConfigError, GraphError
 from hpcgnn.extras.certify.certificate import Certificate
 from hpcgnn.extras.certify.certifying import certify, check_maps
@@ -84,8 +85,7 @@ def test_fields_agree_on_ranks_and_replicas(comm, file, shared_path):  # noqa: F
 
 
 def test_a_layer_that_knows_its_rank_fails(tmp_path):
-    spec = "--nodes 200 --degree 6 --features 4 --classes 3".split()
-    assert start(0, "-m", "partition_tools", "generate", "planted", "-o", tmp_path / "g.h5", *spec).code == 0
+    generated(SoloCommunicator(), tmp_path / "g.h5")
     (tmp_path / "wrong.py").write_text(WRONG)
     model = ["--plugin", tmp_path / "wrong.py", "--model", "wrong", "--layers", 2, "--hidden", 8]
     words = ["certify", "--graph", tmp_path / "g.h5", *model, "--steps", 2, "--out", tmp_path / "out"]

@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from core.launching import start
 from mpi.runs import session_of
-from mpi.training import configure
+from mpi.training import configure, generated
 
 from hpcgnn.app.weights import LIBRARIES
+from hpcgnn.comm.communicator import SoloCommunicator
 from hpcgnn.errors import ConfigError, HpcgnnError
 from hpcgnn.extras.certify import certifying
 from hpcgnn.extras.certify.certifying import certify
@@ -99,13 +99,11 @@ def test_one_number_of_ranks_beside_pyg(comm, graph, file):
     assert sent["bytes"] and not any((*sent["bytes"].values(), *sent["messages"].values()))
 
 
-def test_another_model_is_reported(tmp_path):
-    spec = "--nodes 200 --degree 6 --features 4 --classes 3".split()
-    assert start(0, "-m", "partition_tools", "generate", "planted", "-o", tmp_path / "g.h5", *spec).code == 0
+def test_another_model_is_reported(command, tmp_path):
+    graph = generated(SoloCommunicator(), tmp_path / "g.h5")
     (tmp_path / "nets.py").write_text(MODELS)
-    words = ["certify", "--graph", tmp_path / "g.h5", "--model", "sage", "--layers", 2, "--hidden", 8, "--steps", 2]
-    words += ["--dropout", 0, "--pyg", f"{tmp_path / 'nets.py'}:Other", "--out", tmp_path / "out"]
-    done = start(0, "-m", "hpcgnn", *words)
+    words = ["certify", "--graph", graph, "--model", "sage", "--layers", 2, "--hidden", 8, "--steps", 2]
+    done = command(*words, "--dropout", 0, "--pyg", f"{tmp_path / 'nets.py'}:Other", "--out", tmp_path / "out")
     assert done.code == 1, done.err
     assert "The loss of step 1 of sage on g.h5 by PyG differs by " in done.out
     failed = json.loads((tmp_path / "out/certificate.json").read_text())["failed"]

@@ -156,6 +156,7 @@ def test_losses_and_metrics_of_the_oracle(comm, file, map_name, monkeypatch):
         assert scores[split] == pytest.approx(float((square / serial.factor.square()).mean().sqrt()), rel=1e-7)
 
 
+@pytest.mark.ranks(2)
 def test_replicas_resumed_runs_and_forecasts(comm, file, session_path, shared_path):
     """Ranks that are replicas have the same curve, and a run that was stopped goes on bit for bit. An evaluation and
     forecasts on other shapes have the same numbers; behind the last snapshot there is no error.

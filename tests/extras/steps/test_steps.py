@@ -83,6 +83,7 @@ def test_one_step_is_full_batch(comm, paths, schedule):  # noqa: F811
     assert losses(build_trainer(comm, one, MAP)) == losses(build_trainer(comm, full, MAP))
 
 
+@pytest.mark.ranks(2)
 def test_a_pause_changes_no_bit(comm, paths, shared_path):  # noqa: F811
     options = {"schedule": "historical", "steps": 4, "extra_rows": 0.3, "history_dtype": "int8", "model": "sage"}
     options |= {"partition": MAP, "epochs": 8, "eval_every": 2, "checkpoint_every": 4}
