@@ -140,7 +140,7 @@ def plugin_of(trainer, kind):
     return next((each for each in trainer.plugins if isinstance(each, kind)), None)
 
 
-def curve(comm, config, map_name, rows, epochs=12):
+def curve(comm, config, map_name, rows, epochs=20):
     """The losses of the first epochs."""
     trainer = build_trainer(comm, config, map_name, rows)
     losses = [trainer.step(epoch) for epoch in range(epochs)]
