@@ -28,13 +28,16 @@ case $which in
         printf '%s\n' "$floors" "$torch" > "$copy/env/constraints.txt"
         ;;
     newest)
-        if [ -z "${HPCGNN_PYTHON:-}" ]; then
-            for version in 3.14 3.13 3.12 3.11; do
-                # A name that a version manager only reserves is no Python.
-                ! "python$version" -c '' 2> /dev/null || { HPCGNN_PYTHON=python$version; break; }
+        # A name that a version manager only reserves is no Python; its folder has some that no name leads to.
+        for version in 3.14 3.13 3.12; do
+            for python in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+                ! "$python" -c '' 2> /dev/null || export HPCGNN_PYTHON="${HPCGNN_PYTHON:-$python}"
             done
-        fi
-        export HPCGNN_PYTHON=${HPCGNN_PYTHON:?no Python from 3.11 to 3.14}
+        done
+        [ -n "${HPCGNN_PYTHON:-}" ] || { echo "newest: no Python newer than 3.11 on this machine: nothing to do"; exit; }
+        # torch for another Python may bring along a GPU's libraries.
+        free=$(df --output=avail --block-size=1G "$copy" | tail -1)
+        [ "$free" -ge 15 ] || { echo "newest: expected 15 GiB free in ${TMPDIR:-/tmp}, got $free: nothing is tried"; exit; }
         echo "$torch" > "$copy/env/constraints.txt"
         ;;
 esac

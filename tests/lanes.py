@@ -118,8 +118,8 @@ PARTS = (
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
-    # The newest Python does not end tests/core yet, so that it has no turn.
     Part("oldest versions", ("bash", "env/versions.sh", "oldest", "--part", "core")),
+    Part("newest versions", ("bash", "env/versions.sh", "newest", "--part", "core")),
     Part(
         "packages",
         (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),

@@ -12,13 +12,16 @@ from faults import harness
 
 from . import launching
 
+#: The server, until this process ends. `atexit` alone must not hold it: from Python 3.13 a child that `multiprocessing`
+#: forks drops what is registered there, and would so remove the socket.
+_OPEN = contextlib.ExitStack()
+atexit.register(_OPEN.close)
+
 
 @functools.cache
 def server(*modules):
     """The socket of the process that forks the ranks: one for all tests, from the first that needs it on."""
-    stack = contextlib.ExitStack()
-    atexit.register(stack.close)
-    return str(stack.enter_context(harness.nursery(*modules)))
+    return str(_OPEN.enter_context(harness.nursery(*modules)))
 
 
 def start(ranks, *arguments, modules=(), **options):

@@ -109,7 +109,7 @@ class TableFile:
             )
         except pl.exceptions.PolarsError as error:
             said = str(error).split("\n")[0]
-            if "number of columns" in said or "more fields" in said:
+            if re.search("number of columns|more fields|not specified in schema", said):
                 said = f"a row has other than {len(self.fields)} columns ({', '.join(self.fields)[:60]})"
             raise FormatError(
                 f"{self.path} is not a readable table, expected UTF-8: {said}, counted from row {row}"

@@ -1,0 +1,1 @@
+"""`hpcgnn report --mlflow STORE`: runs in a tracking store of MLflow, after their jobs."""
