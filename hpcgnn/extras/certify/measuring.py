@@ -39,7 +39,7 @@ class CertifiedRun:
         parameters: float64 (total,), after the last step.
         metrics: {split: the metric after the last step}.
         counted: {split: number of objects} of a metric that counts objects; {} for one of errors.
-        sent: {'bytes', 'messages'}: {kind: number that all ranks sent in the last step}; 0 of one rank.
+        sent: {'bytes', 'messages'}: {kind: number that all ranks sent in the last step}.
         quality: see `partition_quality`.
     """
 
@@ -139,7 +139,7 @@ def _train(trainer: Trainer, shape: Shape, steps: int, quality: dict[str, Any], 
         scores = trainer.evaluate() if config.run.eval_every else {}
     if trainer.comm.rank:
         return None
-    evaluator, sends = trainer.evaluator, shape.ranks > 1  # one rank passes reductions to MPI, but sends nothing
+    evaluator = trainer.evaluator
     metrics = {name: scores[name] for name in SPLITS if name in scores and scores[name] == scores[name]}
     return CertifiedRun(
         shape,
@@ -150,6 +150,6 @@ def _train(trainer: Trainer, shape: Shape, steps: int, quality: dict[str, Any], 
         torch.cat([each.detach().double().flatten() for each in trainer.model.parameters()]),
         metrics,
         {} if evaluator.metric.lower else {name: evaluator.counts[name] for name in metrics},
-        {name: {kind: each["sum"] * sends for kind, each in costs[name].items()} for name in ("bytes", "messages")},
+        {name: {kind: each["sum"] for kind, each in costs[name].items()} for name in ("bytes", "messages")},
         quality,
     )
