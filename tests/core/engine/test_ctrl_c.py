@@ -10,12 +10,11 @@ import sys
 import time
 
 import pytest
-from faults import harness
 from run_files import epochs_done
 
 from hpcgnn.engine.stopping import EXIT_STOPPED, StopRequest
 
-from ..forked import server, train
+from ..forked import train
 from ..launching import LIMIT_SECONDS, command_and_environment
 
 
@@ -27,8 +26,7 @@ def answer_signals():
 @contextlib.contextmanager
 def begun(ranks, program):
     """The process of a job that is gone when the test is, whatever becomes of it."""
-    python = harness.proxy(server()) if ranks else (sys.executable,)
-    command, environment = command_and_environment(ranks, *program, python=python)
+    command, environment = command_and_environment(ranks, *program)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment, preexec_fn=answer_signals, **pipes) as process:
         try:
