@@ -7,6 +7,7 @@ is used only if it was built from the same sources (`library.py`).
 import ctypes
 import re
 from ctypes import c_char_p, c_void_p
+from struct import Struct
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,11 @@ def read(text: str) -> Interface:
         pointer = re.search(r"(hg_\w+) \*a$", given)
         found.functions[name] = Function(result, arguments, found.structures[pointer[1]] if pointer else None)
     return found
+
+
+def packer(structure: dict[str, Any]) -> Struct:
+    """Packs the values of a structure's fields, in their order, with its padding within and at the end."""
+    return Struct("".join(kind._type_ for kind in structure.values()) + "0P")
 
 
 INTERFACE = read((NATIVE / "interface.h").read_text(encoding="utf-8"))

@@ -28,7 +28,6 @@ the one thing left out; `check_block` looks at those, once per block.
 
 import ctypes
 import re
-import struct
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -37,7 +36,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from . import library
-from .interface import ELEMENT_CODES, INTERFACE
+from .interface import ELEMENT_CODES, INTERFACE, packer
 
 #: Of a kernel's body: the arguments by their names.
 Arguments = Any
@@ -162,7 +161,7 @@ class Kernel:
             self._entries += [each for each in tensors if each.like in before and each.name not in before]
         self._typed = next((each.name for each in self._entries if not each.like and len(each.dtypes) > 1), "")
         _, arguments, structure = INTERFACE.functions[function]
-        self._packed = struct.Struct("".join(kind._type_ for kind in structure.values())) if structure else None
+        self._packed = packer(structure) if structure else None
         #: Of C's structure or function.
         self._names = structure or arguments
         self._sizes = {name for each in tensors for _, found, _ in each.sizes.values() for name in found}

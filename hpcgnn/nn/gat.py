@@ -64,7 +64,8 @@ class GATConv(Heads):
         a·(x W) = x (W a), so the halves come out of the same product as z, as 2H more columns.
         """
         vectors = torch.stack([self.att_src, self.att_dst], 2).view(-1, 2, 1)
-        return torch.cat([self.linear.weight, product(self.linear.weight, (vectors * self._own_columns).flatten(1))], 1)
+        halves = (vectors * self._own_columns.to(vectors)).flatten(1)
+        return torch.cat([self.linear.weight, product(self.linear.weight, halves)], 1)
 
     def forward(self, graph: Graph, x: Input | Handover) -> torch.Tensor | Handover:
         """Output (m, d_out), as a Handover if the layer `hands_over`. x: also a Handover; see

@@ -18,7 +18,7 @@ import pytest
 from sanitized import linked
 
 from hpcgnn.kernels import library
-from hpcgnn.kernels.interface import INTERFACE
+from hpcgnn.kernels.interface import INTERFACE, packer
 from hpcgnn.kernels.library import Native
 from hpcgnn.kernels.sources import NATIVE, contraction, fingerprint
 
@@ -156,7 +156,7 @@ def _address(value, structure, alive):
     if not isinstance(value, bytes):
         return value or 0
     if structure:
-        layout = struct.Struct("".join(kind._type_ for kind in structure.values()))
+        layout = packer(structure)
         fields = zip(structure.values(), layout.unpack(value))
         value = layout.pack(*(_there(each) if kind is ctypes.c_void_p else each for kind, each in fields))
     alive.append(ctypes.create_string_buffer(value))

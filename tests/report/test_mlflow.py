@@ -27,6 +27,7 @@ def test_a_store_has_the_runs_once(study_dir, copied, tmp_path, capsys):
     for run in read_runs(folders)[0]:
         there = found.pop(str(run.path))
         assert there.data.params["hidden"] == "8" and there.info.status == "FINISHED"
+        assert 0 < there.info.end_time - there.info.start_time
         losses = [(each.step, each.value) for each in client.get_metric_history(there.info.run_id, "loss")]
         assert losses == [(record["epoch"], record["loss"]) for record in run.records]
         assert there.data.metrics["run/epoch_seconds"] == measure(run)["epoch_seconds"]
@@ -37,8 +38,10 @@ def test_a_store_has_the_runs_once(study_dir, copied, tmp_path, capsys):
     assert "1 of 2 runs written" in capsys.readouterr().out
     values = [each.data.metrics["run/final_loss"] for each in client.search_runs([experiment])]
     assert len(values) == 2 and 7.0 in values
-    assert reported(tmp_path / "out", "sqlite:////proc/none/mlflow.db", folders[0]) == 2
-    assert "expected a store that MLflow can write" in capsys.readouterr().err
+    (tmp_path / "no.db").write_text("no database")
+    for place in ("sqlite:////proc/none/mlflow.db", f"sqlite:///{tmp_path / 'no.db'}"):
+        assert reported(tmp_path / "out", place, folders[0]) == 2
+        assert "expected a store that MLflow can write" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -4,7 +4,7 @@ MLflow is loaded when it is asked for. From version 3.7 on its store is a databa
 """
 
 import hashlib
-import importlib
+import importlib.util
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,7 +44,9 @@ def write(runs: Sequence[Run], store: str) -> str:
     """Write runs to a store, and return a line about it. Raises ConfigError."""
     try:
         entities, tracking = importlib.import_module("mlflow.entities"), importlib.import_module("mlflow.tracking")
-        errors = importlib.import_module("mlflow.exceptions")
+        failures = [OSError, ImportError, importlib.import_module("mlflow.exceptions").MlflowException]
+        if importlib.util.find_spec("sqlalchemy"):
+            failures.append(importlib.import_module("sqlalchemy.exc").SQLAlchemyError)
     except ImportError as error:
         raise ConfigError(f"--mlflow needs MLflow, which is not installed ({error}): {INSTALL}") from error
     try:
@@ -53,7 +55,7 @@ def write(runs: Sequence[Run], store: str) -> str:
         found = client.get_experiment_by_name(name)
         experiment = found.experiment_id if found else client.create_experiment(name)
         written = sum(_write_run(client, entities, experiment, run) for run in runs)
-    except (errors.MlflowException, OSError) as error:
+    except tuple(failures) as error:
         said = " ".join(str(error).split()).split(". ")[0][:200]
         raise ConfigError(
             f"--mlflow {store}: {said}; expected a store that MLflow can write, such as sqlite:///mlflow.db ({INSTALL})"
@@ -71,8 +73,9 @@ def _write_run(client: Any, entities: Any, experiment: str, run: Run) -> bool:
     for each in earlier:
         client.delete_run(each.info.run_id)
     end = int((run.path / "summary.json").stat().st_mtime * 1000)
+    start = end - int(1000 * measure(run)["seconds_total"])
     tags = {PLACE: str(run.path), KEY: key, "hpcgnn.command": " ".join(run.summary["command"])}
-    new = client.create_run(experiment, run_name=run.name, tags=tags).info.run_id
+    new = client.create_run(experiment, start_time=start, run_name=run.name, tags=tags).info.run_id
     client.log_batch(
         new,
         [entities.Metric(name, value, end, epoch) for name, value, epoch in series(run)],

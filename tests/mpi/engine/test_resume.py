@@ -43,7 +43,7 @@ def test_a_pause_changes_no_bit(comm, graph, shared_path, name):
     path = generated(comm, shared_path / "targets.h5", targets=2) if name == "regression" else graph
     run(comm, path, shared_path / "whole", **options)
     run(comm, path, shared_path / "run", **{**options, "epochs": 6})
-    for _ in range(2 if name == "bns" else 1):  # a finished run repeats nothing
+    for _ in range(2):  # a finished run repeats nothing
         run(comm, path, shared_path / "run", **options, resume=True)
         check_same(shared_path / "run", shared_path / "whole")
 
