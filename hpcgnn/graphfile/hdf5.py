@@ -145,7 +145,7 @@ def read_attributes(place: Any) -> dict[str, Any]:
     found, attributes = {}, place.attrs
     for name in attributes:
         described = attributes.get_id(name)
-        shape, dtype = described.shape, described.dtype  # asked once each: this is half the time of opening a file
+        shape, dtype = described.shape, described.dtype  # asked once: h5py opens the attribute each time
         size = 0 if shape is None else int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
         if shape is None or dtype.kind not in "iufbS" or size > LARGEST_ATTRIBUTE:
             raise FormatError(

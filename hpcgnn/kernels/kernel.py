@@ -265,8 +265,7 @@ class Kernel:
     def filled(self, **given: Any) -> Filled:
         """The structure of these arguments. The tensors must stay."""
         assert self._packed is not None, "it has a structure of arguments"
-        call, own = self._described(given)
-        memory = ctypes.create_string_buffer(self._packed.pack(*call.order([*own, 0, 0, 0, *call.constants])))
+        memory = ctypes.create_string_buffer(self._packed.pack(*self.check(**given).values()))
         result = Filled(ctypes.addressof(memory))
         result.memory = memory
         return result

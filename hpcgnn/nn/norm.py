@@ -54,7 +54,7 @@ class BatchNorm(nn.Module):
         return _Normalise.apply(x, self.weight, self.bias, mean, (variance + self.eps).rsqrt(), graph, relu)
 
     def _by_running_statistics(self, graph: Graph, x: torch.Tensor, relu: ReluDropout | None) -> torch.Tensor:
-        """In memory of the arena where nobody asks for gradients."""
+        """The result in evaluation, in memory of the arena where nobody asks for gradients."""
         mean, inverse = self.running_mean, (self.running_var + self.eps).rsqrt()
         if torch.is_grad_enabled():
             scale = self.weight * inverse.to(self.weight.dtype)

@@ -3,19 +3,11 @@
 import argparse
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.registry import Registry, load_extras
 from hpcgnn.terminal import tell
 
-if TYPE_CHECKING:
-    from hpcgnn.report.read import Run
-
-#: {option without dashes: (its words for argparse, write(runs, the option's value) -> a line)} of further outputs.
-OUTPUTS: Registry[tuple[dict[str, Any], Callable[[Sequence["Run"], str], str]]] = Registry("output of reports")
 ALL_GOOD, SOME_BROKEN = 0, 3
 
 DESCRIPTION = """\
@@ -57,9 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("strong", "weak"),
         help="strong: one graph on several numbers of ranks; weak: a graph for each number of ranks (default: strong)",
     )
-    load_extras("reports")
-    for name, (words, _) in OUTPUTS.items():
-        parser.add_argument(f"--{name}", **words)
+    parser.add_argument(
+        "--mlflow",
+        default="",
+        metavar="STORE",
+        help="also write the runs to this tracking store of MLflow, such as sqlite:///mlflow.db (docs/formats.md)",
+    )
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -86,7 +81,8 @@ def report(arguments: argparse.Namespace) -> int:
     study = build_study(runs, keys, arguments.scaling)
     tell(write_report(study, [(one.name, one.reason) for one in broken], out, arguments.force))
     tell(f"report of {len(runs)} runs in {out}/: {PAGE}, tables and figures")
-    for name, (_, write) in OUTPUTS.items():
-        if value := getattr(arguments, name):
-            tell(write(runs, value))
+    if arguments.mlflow:
+        from hpcgnn.report.tracking_store import write_runs
+
+        tell(write_runs(runs, arguments.mlflow))
     return SOME_BROKEN if any(one.asked for one in broken) else ALL_GOOD

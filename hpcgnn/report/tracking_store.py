@@ -1,6 +1,6 @@
-"""Registers `--mlflow` of reports. Each run becomes one of MLflow, with its configuration, curves and measures.
+"""`hpcgnn report --mlflow`: each run becomes one of MLflow, with its configuration, curves and measures.
 
-MLflow is loaded when it is asked for. From version 3.7 on its store is a database; 3.17 refuses a folder (`file:`).
+MLflow is no requirement. From version 3.7 on its store is a database; 3.17 refuses a folder (`file:`).
 """
 
 import hashlib
@@ -9,14 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from hpcgnn.errors import ConfigError
-from hpcgnn.report.command import OUTPUTS
 from hpcgnn.report.read import Run, measure
 
-OPTION = {
-    "default": "",
-    "metavar": "STORE",
-    "help": "also write the runs to this tracking store of MLflow, such as sqlite:///mlflow.db (docs/formats.md)",
-}
 EXPERIMENT, INSTALL = "hpcgnn", "pip install mlflow-skinny sqlalchemy alembic"
 # Tags: the directory, a name of it that a search can quote, and the contents, written last.
 PLACE, KEY, CONTENTS = "hpcgnn.run_dir", "hpcgnn.key", "hpcgnn.contents"
@@ -40,7 +34,7 @@ def series(run: Run) -> Iterator[tuple[str, float, int]]:
             yield f"run/{name}", value, run.records[-1]["epoch"]
 
 
-def write(runs: Sequence[Run], store: str) -> str:
+def write_runs(runs: Sequence[Run], store: str) -> str:
     """Write runs to a store, and return a line about it. Raises ConfigError."""
     try:
         entities, tracking = importlib.import_module("mlflow.entities"), importlib.import_module("mlflow.tracking")
@@ -65,13 +59,11 @@ def write(runs: Sequence[Run], store: str) -> str:
 
 
 def _write_run(client: Any, entities: Any, experiment: str, run: Run) -> bool:
-    """Write a run, in the place of one of the same directory. Returns whether it was not there already."""
+    """Write a run, and then delete earlier ones of its directory. Returns whether it was not there already."""
     contents, key = digest((run.path / "summary.json").read_bytes()), digest(bytes(run.path))
     earlier = client.search_runs([experiment], f"tags.`{KEY}` = '{key}'")
     if any(each.data.tags.get(CONTENTS) == contents for each in earlier):
         return False
-    for each in earlier:
-        client.delete_run(each.info.run_id)
     end = int((run.path / "summary.json").stat().st_mtime * 1000)
     start = end - int(1000 * measure(run)["seconds_total"])
     tags = {PLACE: str(run.path), KEY: key, "hpcgnn.command": " ".join(run.summary["command"])}
@@ -83,7 +75,6 @@ def _write_run(client: Any, entities: Any, experiment: str, run: Run) -> bool:
     )
     client.set_tag(new, CONTENTS, contents)
     client.set_terminated(new, "FINISHED", end)
+    for each in earlier:
+        client.delete_run(each.info.run_id)
     return True
-
-
-OUTPUTS.register("mlflow", (OPTION, write))

@@ -1,1 +1,0 @@
-"""`hpcgnn report --mlflow STORE`: runs in a tracking store of MLflow, after their jobs."""
