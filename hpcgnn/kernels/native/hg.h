@@ -119,8 +119,8 @@ static inline void hg_prefetch_row(const void *row, int64_t bytes)
 /* First i in [0, num] with indptr[i] - indptr[0] + row_cost * i >= target: where a share of the work starts. */
 static inline int64_t hg_row_of_cost(const int64_t *indptr, int64_t num, int64_t row_cost, int64_t target)
 {
-    /* Rows alone cost as much by then: for a small task these few are near, and the last ones are not in the cache. */
-    int64_t low = 0, high = row_cost && target / row_cost < num ? target / row_cost + 1 : num;
+    /* Row i starts at a cost of row_cost * i or more. So a small task's end is near, and its search stays in the cache. */
+    int64_t low = 0, high = row_cost ? hg_least(num, target / row_cost + 1) : num;
     while (low < high) {
         int64_t middle = low + (high - low) / 2;
         if (indptr[middle] - indptr[0] + row_cost * middle < target)

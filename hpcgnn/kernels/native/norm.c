@@ -6,7 +6,7 @@
 
 #include "table.h"
 
-#define HG_ADDED_COLUMNS 16     /* two lines of cache */
+#define HG_ADDED_COLUMNS 16     /* columns that a thread adds at a time: two lines of cache */
 
 /* What is summed: moments of x alone, or with gy what norm.h's gradient_sums sums. */
 typedef struct {
@@ -45,43 +45,40 @@ static void sum_share(const hg_sums_job *job, double *sums, int64_t columns, int
     }
 }
 
-/* moments (2 F) of n rows += those of num more rows, in columns c to last: Chan et al., "Algorithms for computing the sample
- * variance", 1983, eq. 2.1. */
-static void add_moments(double *moments, const double *more, int64_t c, int64_t last, int64_t width, int64_t n, int64_t num)
+/* Columns [from, to) of sums of n rows += those of a share of num more rows. Of moments: Chan et al., "Algorithms for computing
+ * the sample variance", 1983, eq. 2.1. */
+static void add_share(const hg_sums_job *job, double *sums, const double *share, int64_t from, int64_t to, int64_t n, int64_t num)
 {
-    const double of_all = n ? 1 / (double)n : 0, of_more = 1 / (double)num, factor = (double)n * (double)num / (double)(n + num);
-    for (; c < last; c++) {
-        const double distance = more[c] * of_more - moments[c] * of_all;
-        moments[width + c] += more[width + c] + distance * distance * factor;
-        moments[c] += more[c];
+    const double of_all = n ? 1 / (double)n : 0, of_share = 1 / (double)num, factor = (double)n * (double)num / (double)(n + num);
+    for (int64_t c = from; c < to; c++) {
+        if (!job->gy) {
+            const double distance = share[c] * of_share - sums[c] * of_all;
+            sums[job->width + c] += share[job->width + c] + distance * distance * factor;
+        }
+        sums[c] += share[c];
     }
 }
 
-/* Both loops are one region: a thread makes the sums of its shares, then it adds all shares of its columns, in order. */
+/* A thread makes the sums of its shares, and then, in the same region, it adds all shares of its columns in order. */
 static void sum_all(const hg_sums_job *job, int num_threads, double *sums, double *partial, int64_t rows)
 {
     const int64_t shares = hg_shares_of(rows), columns = (job->gy ? 2 : 3) * job->width, added = job->gy ? columns : job->width;
     for (int64_t first = 0; first < shares; first += HG_SUMMED_SHARES) {
-        const int64_t num = hg_least(shares - first, HG_SUMMED_SHARES);
+        const int64_t last = hg_least(first + HG_SUMMED_SHARES, shares);
         #pragma omp parallel num_threads(rows * job->width < HG_SMALL ? 1 : num_threads)
         {
             #pragma omp for schedule(static)
-            for (int64_t s = 0; s < num; s++) {
-                const int64_t i = (first + s) * HG_SUMMED_ROWS;
-                sum_share(job, partial + s * columns, columns, i, hg_least(rows - i, HG_SUMMED_ROWS));
+            for (int64_t s = first; s < last; s++) {
+                const int64_t i = s * HG_SUMMED_ROWS;
+                sum_share(job, partial + (s - first) * columns, columns, i, hg_least(rows - i, HG_SUMMED_ROWS));
             }
             #pragma omp for schedule(static)
-            for (int64_t begin = 0; begin < added; begin += HG_ADDED_COLUMNS) {
-                const int64_t end = hg_least(begin + HG_ADDED_COLUMNS, added);
-                for (int64_t s = 0; s < num; s++) {
-                    const int64_t i = (first + s) * HG_SUMMED_ROWS;
-                    const double *more = partial + s * columns;
-                    if (!job->gy)
-                        add_moments(sums, more, begin, end, job->width, i, hg_least(rows - i, HG_SUMMED_ROWS));
-                    for (int64_t c = begin; job->gy && c < end; c++)
-                        sums[c] += more[c];
+            for (int64_t from = 0; from < added; from += HG_ADDED_COLUMNS)
+                for (int64_t s = first; s < last; s++) {
+                    const int64_t i = s * HG_SUMMED_ROWS;
+                    add_share(job, sums, partial + (s - first) * columns, from, hg_least(from + HG_ADDED_COLUMNS, added), i,
+                              hg_least(rows - i, HG_SUMMED_ROWS));
                 }
-            }
         }
     }
 }
