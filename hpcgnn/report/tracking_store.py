@@ -59,11 +59,20 @@ def write_runs(runs: Sequence[Run], store: str) -> str:
 
 
 def _write_run(client: Any, entities: Any, experiment: str, run: Run) -> bool:
-    """Write a run, and then delete earlier ones of its directory. Returns whether it was not there already."""
+    """Write a run unless it is there, then delete other contents of its directory. Returns whether it was written."""
     contents, key = digest((run.path / "summary.json").read_bytes()), digest(bytes(run.path))
     earlier = client.search_runs([experiment], f"tags.`{KEY}` = '{key}'")
-    if any(each.data.tags.get(CONTENTS) == contents for each in earlier):
-        return False
+    changed = [each for each in earlier if each.data.tags.get(CONTENTS) != contents]
+    written = len(changed) == len(earlier)
+    if written:
+        _write_new(client, entities, experiment, run, key, contents)
+    for each in changed:
+        client.delete_run(each.info.run_id)
+    return written
+
+
+def _write_new(client: Any, entities: Any, experiment: str, run: Run, key: str, contents: str) -> None:
+    """Write a run. The tag of its contents comes last, so that a run without it is known as unfinished."""
     end = int((run.path / "summary.json").stat().st_mtime * 1000)
     start = end - int(1000 * measure(run)["seconds_total"])
     tags = {PLACE: str(run.path), KEY: key, "hpcgnn.command": " ".join(run.summary["command"])}
@@ -73,8 +82,5 @@ def _write_run(client: Any, entities: Any, experiment: str, run: Run) -> bool:
         [entities.Metric(name, value, end, epoch) for name, value, epoch in series(run)],
         [entities.Param(name, str(value)) for name, value in run.config.items()],
     )
-    client.set_tag(new, CONTENTS, contents)
     client.set_terminated(new, "FINISHED", end)
-    for each in earlier:
-        client.delete_run(each.info.run_id)
-    return True
+    client.set_tag(new, CONTENTS, contents)

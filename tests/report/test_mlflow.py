@@ -38,6 +38,13 @@ def test_a_store_has_the_runs_once(study_dir, copied, tmp_path, capsys):
     assert "1 of 2 runs written" in capsys.readouterr().out
     values = [each.data.metrics["run/final_loss"] for each in client.search_runs([experiment])]
     assert len(values) == 2 and 7.0 in values
+    # What a killed command left beside a whole run goes, and the run stays.
+    key = client.search_runs([experiment])[0].data.tags["hpcgnn.key"]
+    unfinished = client.create_run(experiment, tags={"hpcgnn.key": key}).info.run_id
+    assert reported(tmp_path / "out", store, *folders) == 0
+    assert "0 of 2 runs written" in capsys.readouterr().out
+    left = [each.info.run_id for each in client.search_runs([experiment])]
+    assert len(left) == 2 and unfinished not in left
     (tmp_path / "no.db").write_text("no database")
     for place in ("sqlite:////proc/none/mlflow.db", f"sqlite:///{tmp_path / 'no.db'}"):
         assert reported(tmp_path / "out", place, folders[0]) == 2
