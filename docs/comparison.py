@@ -48,6 +48,7 @@ def draw(path=PICTURE):
             ranks_axis(axis, rows)
             log_axis(axis.yaxis)
             axis.set_ylabel(title)
+            axis.margins(y=0.06)  # 0.05 puts a point at half a last digit: rounding depends on the processor
         legend(axis)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
