@@ -1,6 +1,8 @@
 """The rooms of the package, held by reading its imports."""
 
 import ast
+import importlib
+import pkgutil
 import re
 from collections import Counter
 from functools import cache
@@ -214,3 +216,18 @@ def test_every_module_says_why_it_exists():
 def test_what_is_not_needed(files, without):
     for path in files:
         assert not [name for name, _ in imports(path) if name.startswith(without)], path
+
+
+def test_scripts_of_jobs_import_names_that_exist():
+    """Most run in the slow lane alone, or on nobody's machine for weeks."""
+    absent = []
+    for path in sorted((ROOT.parent / "jobs").rglob("*.py")):
+        older = {id(name) for node in nodes_of(path) if isinstance(node, ast.Try) for name in ast.walk(node)}
+        for node in nodes_of(path):
+            if not isinstance(node, ast.ImportFrom) or id(node) in older or node.level:
+                continue
+            if node.module.split(".")[0] in ("hpcgnn", "partition_tools"):
+                module, where = importlib.import_module(node.module), f"{path.relative_to(ROOT.parent)}:{node.lineno}"
+                names = {*dir(module), *(each.name for each in pkgutil.iter_modules(getattr(module, "__path__", ())))}
+                absent += [f"{where}: {alias.name}" for alias in node.names if alias.name not in names]
+    assert not absent

@@ -18,7 +18,7 @@ first loss. Each is the mean and standard deviation over seeds, for each rate.
 
 OUT/time_to_accuracy.csv has a row for each rate, OUT/GRAPH-MODEL.svg the curves, OUT/GRAPH/ the files of the runs. Runs
 that are there are not repeated. PyG's sampler needs torch-sparse or pyg-lib in its environment; a system that cannot
-run is listed with the reason.
+run is listed with the reason. The exit code is 1 if no system could.
 """
 
 import argparse
@@ -302,7 +302,8 @@ def main():
                 print("\n" + table_at(graph, curves, options), flush=True)
         for system, reason in absent.items():
             print(f"\n{graph.name}: {system} is absent: {reason}")
+    return 0 if every else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -117,7 +117,8 @@ def ended(tmp_path_factory):
 def test_a_job_that_stands_still_is_ended_by_all_ranks(ended, where, deed, words, nodes):
     """Also if the rank that looks after the node is the one that stops or dies.
 
-    Only a death that is noticed before the limit is called one: after it, the job stands still.
+    Only a death that is noticed before the limit is called one: after it, the job stands still. A rank that is not
+    ended leaves with 0 after three limits by its own clock, so the exit codes hold the watchdog to them.
     """
     codes, said, seconds = ended[job(where, deed, nodes)]
     others = [*codes[:where], *codes[where + 1 :]]
@@ -126,7 +127,7 @@ def test_a_job_that_stands_still_is_ended_by_all_ranks(ended, where, deed, words
     assert said.count("the job ends") == 1, "one rank says it"
     assert "in live" in said, "and where each stands is shown"
     assert ("has ended without finishing" in said) == (deed == "dies"), "a death is noticed before a standstill"
-    assert seconds < 3 * LIMIT and (seconds >= LIMIT or deed == "dies")
+    assert seconds >= LIMIT or deed == "dies"
 
 
 @pytest.mark.parametrize("nodes", PROGRESS, ids=str)

@@ -6,7 +6,7 @@ python ours.py RUN_DIR RATE,RATE options of `hpcgnn train`      the run director
 import sys
 
 from hpcgnn.__main__ import build_parser, registry_choices, set_process_policies
-from hpcgnn.cli.arguments import given_options, preset_of
+from hpcgnn.cli.arguments import read_options
 from hpcgnn.comm.run import run
 from hpcgnn.config import make_config
 
@@ -19,7 +19,7 @@ def main():
     place, rates, *options = sys.argv[1:]
     choices = registry_choices()
     arguments = build_parser(choices).parse_args(["train", *options])
-    given = {**preset_of(arguments)[0], **given_options(arguments)}
+    given = read_options(arguments)[0]
     configs = [
         make_config({**given, "lr": float(rate), "run_dir": f"{place}-{rate}"}, choices) for rate in rates.split(",")
     ]
