@@ -175,6 +175,15 @@ HG_EXPORT int hg_chain_forward(int path, int num_threads, const hg_chain_args *a
     return 0;
 }
 
+/* sums, the panels of a square matrix, += x (num, width) transposed, times g. */
+static void multiply_transposed(const hg_weights *w, float *sums, const float *x, int64_t x_stride, const float *g,
+                                int64_t stride, int64_t num)
+{
+    for (int64_t c = 0; c < w->width; c += w->kernels->columns)
+        w->kernels->multiply_transposed(sums + c * w->width, w->width * HG_PANEL, x, x_stride, g + c, HG_PANEL, stride, num,
+                                        w->width, hg_least(w->width - c, w->kernels->columns));
+}
+
 /* A block's rows of gz, and its part of a share's sums. back: the maps transposed. */
 static void block_backward(const hg_chain *c, const hg_chain *back, const hg_chain_block *b, float *sums, int64_t first)
 {
@@ -195,8 +204,7 @@ static void block_backward(const hg_chain *c, const hg_chain *back, const hg_cha
         float *of_map = sums + k * width * (width + 1);
         const hg_weights w = map_of(back, k);
         c->table->of[HG_F32]->between.bias_gradient(of_map + width * width, g, stride, num, width);
-        for (int64_t p = 0; p < width; p += HG_PANEL)
-            w.kernels->multiply_transposed(of_map + p * width, h, width, g + p, stride, num, width);
+        multiply_transposed(&w, of_map, h, width, g, stride, num);
         hg_multiply_block(&w, next, stride, g, stride, NULL, num, 0, &none);
         deactivate(c, next, stride, h, num);
         g = next;
@@ -205,9 +213,7 @@ static void block_backward(const hg_chain *c, const hg_chain *back, const hg_cha
     if (a->x) {
         const hg_weights own = map_of(back, a->maps);
         float *gx = a->gx + first * a->gx_stride;
-        for (int64_t p = 0; p < width; p += HG_PANEL)
-            own.kernels->multiply_transposed(sums + (a->maps * (width + 1) + p) * width, a->x + first * a->x_stride,
-                                             a->x_stride, g + p, stride, num, width);
+        multiply_transposed(&own, sums + a->maps * (width + 1) * width, a->x + first * a->x_stride, a->x_stride, g, stride, num);
         take_rows(c, gx, a->gx_stride, b->gy, stride, NULL, 0, num, 0);
         hg_multiply_block(&own, gx, a->gx_stride, g, stride, NULL, num, 1, &none);
     }

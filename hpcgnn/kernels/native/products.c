@@ -31,11 +31,11 @@ void hg_pack_weights(const hg_weights *w, const float *from, int64_t down, int64
 void hg_multiply_block(const hg_weights *w, float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *bias,
                        int64_t rows, int add, const hg_ahead *ahead)
 {
-    const int64_t panels = hg_panels_of(w->width);
-    for (int64_t first = 0; first < w->width; first += HG_PANEL) {
-        hg_ask_for(ahead, first / HG_PANEL, panels);
+    const int64_t columns = w->kernels->columns, parts = (w->width + columns - 1) / columns;
+    for (int64_t first = 0; first < w->width; first += columns) {
+        hg_ask_for(ahead, first / columns, parts);
         w->kernels->multiply(y + first, y_stride, x, x_stride, w->panels + first * w->depth, bias ? bias + first : NULL, rows,
-                             w->depth, hg_least(w->width - first, HG_PANEL), add);
+                             w->depth, hg_least(w->width - first, columns), add);
     }
 }
 

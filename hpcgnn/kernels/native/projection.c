@@ -51,7 +51,7 @@ typedef struct {
     float *entered;             /* (HG_ROWS, stride): rows as they are multiplied */
     float *gradient;            /* backwards: (HG_ROWS, stride), of what was entered */
     float *columns;             /* backwards: (depth), of gx */
-    float *panel;               /* backwards: (HG_ROWS, HG_PANEL), the gradient of y */
+    float *panels;              /* backwards: (HG_ROWS, HG_PANEL) each, of the gradient of y */
     float *wide;                /* backwards: (HG_ROWS, width), the gradient of y if it is of bfloat16 */
 } hg_scratch;
 
@@ -70,16 +70,17 @@ static hg_projection projection_of(int path, const hg_projection_args *a)
 }
 
 /* Numbers of 32 bits in a scratch. */
-static int64_t scratch_size(const hg_projection_args *a)
+static int64_t scratch_size(const hg_projection *p)
 {
-    const int64_t stride = a->depth + HG_PAD, wide = a->y_type == HG_BF16 ? a->width : 0;
-    return HG_ROWS * (2 * stride + HG_PANEL + wide) + a->depth;
+    const int64_t wide = p->a->y_type == HG_BF16 ? p->a->width : 0;
+    return HG_ROWS * (2 * p->stride + p->table->products.columns + wide) + p->a->depth;
 }
 
 static hg_scratch scratch_of(const hg_projection *p, float *at)
 {
-    float *gradient = at + HG_ROWS * p->stride, *panel = gradient + HG_ROWS * p->stride, *columns = panel + HG_ROWS * HG_PANEL;
-    return (hg_scratch){at, gradient, columns, panel, columns + p->a->depth};
+    float *gradient = at + HG_ROWS * p->stride, *panels = gradient + HG_ROWS * p->stride;
+    float *columns = panels + HG_ROWS * p->table->products.columns;
+    return (hg_scratch){at, gradient, columns, panels, columns + p->a->depth};
 }
 
 /* Columns [begin, end) of rows as they are multiplied, to `to` from its first column on. begin: a multiple of 4. */
@@ -180,8 +181,9 @@ static void block_weights(const hg_projection *p, const hg_scratch *scratch, con
 {
     const hg_projection_args *a = p->a;
     const int64_t num = hg_least(a->rows - first, HG_ROWS), depth = part.row_end - part.row;
-    const int64_t width = part.column_end - part.column, panels = hg_panels_of(width), y_size = hg_size_of(a->y_type);
-    const int64_t x_size = hg_size_of(a->x_type);
+    const hg_product_kernels *products = &p->table->products;
+    const int64_t width = part.column_end - part.column, turns = (width + products->columns - 1) / products->columns;
+    const int64_t x_size = hg_size_of(a->x_type), y_size = hg_size_of(a->y_type);
     const hg_ahead next_x = hg_next_block((const char *)a->x + part.row * x_size, a->x_type, a->x_stride, depth, first, end);
     const hg_ahead next_y =
         hg_next_block((const char *)a->y + part.column * y_size, a->y_type, a->y_stride, width, first, end);
@@ -191,17 +193,17 @@ static void block_weights(const hg_projection *p, const hg_scratch *scratch, con
     if (a->y_sums && part.row == 0)
         p->between->bias_gradient(sums->y_columns + part.column, gradient, y_stride, num, width);
     enter(p, scratch->entered, first, num, part.row, part.row_end);
-    for (int64_t c = 0; c < width; c += HG_PANEL) {
+    for (int64_t c = 0; c < width; c += products->columns) {
         /* Rows of a panel that share few sets of the first-level cache would push each other out of it: they are copied. */
-        const int in_place = c + HG_PANEL <= width && y_stride % 128 != 0;
-        const float *panel = in_place ? gradient + c : scratch->panel;
-        if (!in_place)
-            hg_pack_panel(scratch->panel, gradient + c, y_stride, 1, num, hg_least(width - c, HG_PANEL));
-        hg_ask_for(&next_x, c / HG_PANEL, panels);
-        hg_ask_for(&next_y, c / HG_PANEL, panels);
-        p->table->products.multiply_transposed(sums->weight + (part.column + c) * a->depth + part.row * HG_PANEL,
-                                               scratch->entered, p->stride, panel, in_place ? y_stride : HG_PANEL, num,
-                                               depth);
+        const int64_t some = hg_least(width - c, products->columns), in_place = some % HG_PANEL == 0 && y_stride % 128 != 0;
+        for (int64_t k = 0; !in_place && k < some; k += HG_PANEL)
+            hg_pack_panel(scratch->panels + k * HG_ROWS, gradient + c + k, y_stride, 1, num, hg_least(some - k, HG_PANEL));
+        hg_ask_for(&next_x, c / products->columns, turns);
+        hg_ask_for(&next_y, c / products->columns, turns);
+        products->multiply_transposed(sums->weight + (part.column + c) * a->depth + part.row * HG_PANEL, a->depth * HG_PANEL,
+                                      scratch->entered, p->stride, in_place ? gradient + c : scratch->panels,
+                                      in_place ? HG_PANEL : HG_PANEL * HG_ROWS, in_place ? y_stride : HG_PANEL, num, depth,
+                                      some);
     }
 }
 
@@ -288,7 +290,7 @@ static hg_projection backwards_of(int path, int num_threads, const hg_projection
     hg_projection p = projection_of(path, a);
     p.blocks = (a->rows + HG_ROWS - 1) / HG_ROWS;
     p.shares = hg_least((a->rows + HG_SHARE_ROWS - 1) / HG_SHARE_ROWS, HG_SHARES);
-    p.scratch = scratch_size(a);
+    p.scratch = scratch_size(&p);
     p.sums_size = (hg_panels_of(a->width) * HG_PANEL + 1) * a->depth + a->width;
     const int64_t fitting = HG_SUMS_BYTES / (p.sums_size * (int64_t)sizeof(float));
     p.most = num_threads == 1 || fitting < 1 ? 1 : hg_least(fitting, p.shares);

@@ -86,13 +86,15 @@ typedef struct {
 
 /* Products with panels of HG_PANEL columns (products.h); NULL on the baseline path. */
 typedef struct {
-    /* y (rows, num) = x (rows, depth) times a panel, `num` of whose columns count; bias: HG_PANEL of them or NULL.
-     * Added to what y holds if `add`. What lies behind the panel is asked for meanwhile, as the next one. */
+    int64_t columns;            /* of the panels that the two products take at a time */
+    /* y (rows, num) = x (rows, depth) times some panels, of which `num` columns count; bias: of whole panels, or NULL.
+     * Added to what y holds if `add`. What lies behind the panels is asked for meanwhile, as the next ones. */
     void (*multiply)(float *y, int64_t y_stride, const float *x, int64_t x_stride, const float *panel, const float *bias,
                      int64_t rows, int64_t depth, int64_t num, int add);
-    /* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL). */
-    void (*multiply_transposed)(float *sums, const float *x, int64_t x_stride, const float *right, int64_t right_stride,
-                                int64_t rows, int64_t depth);
+    /* sums (depth, HG_PANEL) += x (rows, depth) transposed, times right (rows, HG_PANEL), of the panels of `num` columns. One of
+     * sums or of right begins so many numbers behind the one before it. */
+    void (*multiply_transposed)(float *sums, int64_t sums_apart, const float *x, int64_t x_stride, const float *right,
+                                int64_t right_apart, int64_t right_stride, int64_t rows, int64_t depth, int64_t num);
     /* x (rows, depth) of bfloat16 as float32. */
     void (*widen)(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
     void (*layer_norm)(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
