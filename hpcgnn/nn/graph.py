@@ -302,6 +302,23 @@ class Graph:
             return attend_by_scores(operator, rule, scores, x_src, x_dst)
         return operator(rule, x_src, x_dst, edge)
 
+    def propagate_shared(
+        self,
+        message: RowFunction,
+        *,
+        x_src: torch.Tensor,
+        x_dst: torch.Tensor | None = None,
+        edge: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(edge, sums of messages (n_p, F)): as `propagate` by 'sum', for rows of edges that several layers read.
+
+        Only another call of this method may read the rows that are returned. All layers then add to one gradient of the
+        rows, in place, where two matrices of edges for each would be made otherwise.
+        """
+        self._check_edges("propagate_shared", edge)
+        rule = Rule(message, "sum", self._seed(), hands_on=True)
+        return self.operator(Messages())(rule, x_src, x_dst, edge)
+
     def update_edges(
         self,
         function: RowFunction,

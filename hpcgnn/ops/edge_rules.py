@@ -124,7 +124,7 @@ def reduce_messages(
 
     rule: its message function is not called. Collective in both directions.
     """
-    call = _RowReduction(general, rule, rule.reducer(len(x), x[:0]), messages.relu)
+    call = _RowReduction(general, rule, rule.reducer(general.arena, len(x), x[:0]), messages.relu)
     return differentiable(call, x.contiguous(), None, edge, messages.weight, messages.bias)
 
 

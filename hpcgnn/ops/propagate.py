@@ -22,6 +22,7 @@ from hpcgnn import kernels
 from hpcgnn.exchange.stream import Returns, Stream, StreamInput, StreamPart
 from hpcgnn.graph.blocks import Block
 from hpcgnn.graph.edge_tiles import EdgeTile, edge_tiles
+from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.draws import torch_seed
 from hpcgnn.ops.operator_context import differentiable
 from hpcgnn.ops.reducers import REDUCERS, Each, Message, Reducer, Several, Softmax, Sum
@@ -33,7 +34,7 @@ from hpcgnn.ops.row_functions import (
     result_of,
     tile_bytes,
 )
-from hpcgnn.ops.row_tiles import add_by_row, add_by_source
+from hpcgnn.ops.row_tiles import add_by_row, add_by_source, put_by_edge
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Rule:
         reduce: a name, or several; None: messages stay at the places of their edges, and are summed.
         seed: of the function's draws from torch's generator.
         key, p: dropout of softmax's coefficients.
+        hands_on: whether the rows of edges are a result, too, for whoever reads them next. Its gradient of them is
+            what this one is added to, in its memory.
     """
 
     message: RowFunction
@@ -53,8 +56,9 @@ class Rule:
     seed: int = 0
     key: int = 0
     p: float = 0.0
+    hands_on: bool = False
 
-    def reducer(self, rows: int, message: Message) -> Reducer:
+    def reducer(self, arena: Arena, rows: int, message: Message) -> Reducer:
         """A new reducer of messages like these, for this many rows of y. Raises ValueError."""
         names = (self.reduce,) if isinstance(self.reduce, str) else tuple(self.reduce or ())
         if names == ("softmax",):
@@ -63,7 +67,7 @@ class Rule:
                     "propagate: for reduce='softmax' the message function must return (logits (E, H), values (E, "
                     "F)) with F a multiple of H"
                 )
-            return Softmax(rows, message, self.key, self.p)
+            return Softmax(arena, rows, message, self.key, self.p)
         unknown = [name for name in names if name not in REDUCERS]
         if unknown or not names:
             raise ValueError(
@@ -71,7 +75,7 @@ class Rule:
             )
         if not isinstance(message, torch.Tensor) or message.dim() != 2:
             raise ValueError(f"expected messages of shape (E, F) from the message function, got {_shape(message)}")
-        reducers = [REDUCERS[name](rows, message) for name in names]
+        reducers = [REDUCERS[name](arena, rows, message) for name in names]
         return reducers[0] if len(reducers) == 1 else Several(reducers)
 
 
@@ -96,19 +100,6 @@ def overwriting_edges(over: bool) -> Iterator[None]:
         _OVERWRITE.reset(before)
 
 
-def _each(rows: int, example: Any, edge: torch.Tensor | None, over: bool) -> Each:
-    if not isinstance(example, torch.Tensor) or example.dim() != 2:
-        raise ValueError(f"expected new rows of shape (E, F) from the function, got {_shape(example)}")
-    assert edge is not None, "there is a row for each edge"
-    unread = over and torch.is_grad_enabled()
-    if unread:
-        each = example.new_empty(1, example.shape[1]).expand(len(edge), -1)
-    else:
-        in_place = over and edge.shape[1:] == example.shape[1:] and edge.dtype == example.dtype
-        each = edge if in_place else example.new_empty(len(edge), example.shape[1])
-    return Each(rows, example, each, unread)
-
-
 class Propagation:
     """The operator of a rank. Collective in both directions.
 
@@ -117,21 +108,36 @@ class Propagation:
     """
 
     def __init__(self, stream: Stream, ids: torch.Tensor, halo_ids: torch.Tensor) -> None:
-        self.stream, self.ids, self.halo_ids = stream, ids, halo_ids
+        self.stream, self.ids, self.halo_ids, self.arena = stream, ids, halo_ids, stream.buffers.arena
         self._source_ids = stream.of_columns(ids)
 
     def __call__(
         self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
     ) -> Any:
         """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None, differentiably.
-        Of a rule without a reducer: (the messages (E_p, F), y).
+        Of a rule without a reducer: (the messages (E_p, F), y). Of one that hands edges on: (edge, y).
         """
         inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
         example: Any  # whether it is a Message, the reducer says
         example, parameters = parameters_of(rule.message, [x for x in inputs if x is not None])
         over = rule.reduce is None and _OVERWRITE.get()
-        reducer = rule.reducer(len(x_src), example) if rule.reduce else _each(len(x_src), example, inputs[2], over)
+        if rule.reduce:
+            reducer = rule.reducer(self.arena, len(x_src), example)
+        else:
+            reducer = self._each(len(x_src), example, inputs[2], over)
         return differentiable(Call(self, rule, reducer, over=over), *inputs, *parameters)
+
+    def _each(self, rows: int, example: Any, edge: torch.Tensor | None, over: bool) -> Each:
+        if not isinstance(example, torch.Tensor) or example.dim() != 2:
+            raise ValueError(f"expected new rows of shape (E, F) from the function, got {_shape(example)}")
+        assert edge is not None, "there is a row for each edge"
+        unread = over and torch.is_grad_enabled()
+        if unread:
+            each = example.new_empty(1, example.shape[1]).expand(len(edge), -1)
+        else:
+            in_place = over and edge.shape[1:] == example.shape[1:] and edge.dtype == example.dtype
+            each = edge if in_place else self.arena.empty(len(edge), example.shape[1], dtype=example.dtype)
+        return Each(self.arena, rows, example, each, unread)
 
     def seed(self, rule: Rule) -> int:
         """Of a rule's draws on this rank: ranks must not draw the same numbers."""
@@ -152,9 +158,7 @@ class Call:
     reducer: Reducer
     over: bool = field(default=False, kw_only=True)
 
-    def forward(
-        self, x_src: torch.Tensor, *others: torch.Tensor | None
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+    def forward(self, x_src: torch.Tensor, *others: torch.Tensor | None) -> tuple[Any, tuple[torch.Tensor | None, ...]]:
         """See `differentiable`. Kept are y where the reducer reads it, the inputs and the parameters."""
         inputs, seed = (x_src, *others[:2]), self.operator.seed(self.rule)
         with torch_seed(seed):
@@ -162,7 +166,8 @@ class Call:
                 for tile in self._tiles(part, inputs):
                     self.reducer.add(tile, self.message(tile, part, (*inputs, *others[2:])))
         y = self.reducer.finish()
-        return y, (y if self.reducer.reads_y else None, x_src, *others)
+        kept = y if self.reducer.reads_y else None, x_src, *others
+        return ((others[1], y) if self.rule.hands_on else y), kept
 
     def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
         """Of a tile's edges. tensors: x_src, x_dst, edge, the parameters."""
@@ -175,9 +180,12 @@ class Call:
         """See `differentiable`."""
         gy = tuple(g if g is None else g.contiguous() for g in gy) if isinstance(gy, tuple) else gy.contiguous()
         # The gradient of the new rows of edges becomes that of the rows before, tile by tile.
-        over = gy[0] if self.over else None
+        over = gy[0] if self.over or self.rule.hands_on else None
+        if self.rule.hands_on:
+            gy = gy[1]
+        arena = self.operator.arena
         sums = [
-            None if not w or x is None else torch.zeros_like(x) if over is None or number != 2 else over
+            None if not w or x is None else arena.empty_like(x).zero_() if over is None or number != 2 else over
             for number, (x, w) in enumerate(zip(tensors, wanted, strict=True))
         ]
         g_src, x_src, seed = sums[0], tensors[0], self.operator.seed(self.rule)
@@ -230,7 +238,7 @@ class Call:
         if g_dst is not None:
             add_by_row(g_dst, tile, next(found))
         if g_edge is not None:
-            g_edge[tile.at] = next(found)
+            put_by_edge(g_edge, tile, next(found), add=self.rule.hands_on)
 
     def _tiles(self, part: StreamPart[Block], inputs: Sequence[torch.Tensor | None]) -> Iterator[EdgeTile]:
         width = sum(x.shape[1] for x in inputs if x is not None)

@@ -2,7 +2,7 @@
 
 A reducer sees every message twice: forwards to add it, and backwards, made anew, to give it its gradient.
 It keeps one or two numbers per row and column, never anything per edge, but for `Each`, whose result is of edges. Rows
-without messages give zeros.
+without messages give zeros. Large matrices are of the arena.
 """
 
 import math
@@ -12,6 +12,7 @@ import torch
 
 from hpcgnn import kernels
 from hpcgnn.graph.edge_tiles import EdgeTile
+from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.row_tiles import picked
 
 #: Messages (E, F), or for softmax (logits (E, H), values (E, F)).
@@ -28,6 +29,11 @@ def sum_segments(tile: EdgeTile, values: torch.Tensor, out: torch.Tensor | None 
     return out
 
 
+def _full(arena: Arena, like: torch.Tensor, rows: int, value: float = 0.0) -> torch.Tensor:
+    """(rows, F) of one value, for messages like these."""
+    return arena.empty(rows, like.shape[1], dtype=like.dtype).fill_(value)
+
+
 def _counts(tile: EdgeTile, like: torch.Tensor) -> torch.Tensor:
     return torch.diff(tile.indptr).to(like.dtype)
 
@@ -40,8 +46,8 @@ class Sum:
 
     reads_y = False
 
-    def __init__(self, rows: int, message: torch.Tensor) -> None:
-        self.y = message.new_zeros(rows, message.shape[1])
+    def __init__(self, arena: Arena, rows: int, message: torch.Tensor) -> None:
+        self.y = _full(arena, message, rows)
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""
@@ -70,8 +76,8 @@ class Each(Sum):
     each: (E_p, F) to write to, without values if `unread`.
     """
 
-    def __init__(self, rows: int, message: torch.Tensor, each: torch.Tensor, unread: bool) -> None:
-        super().__init__(rows, message)
+    def __init__(self, arena: Arena, rows: int, message: torch.Tensor, each: torch.Tensor, unread: bool) -> None:
+        super().__init__(arena, rows, message)
         self.each, self.unread = each, unread
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
@@ -96,8 +102,8 @@ class Each(Sum):
 class Mean(Sum):
     """y_i = Σ m_e / number of edges."""
 
-    def __init__(self, rows: int, message: torch.Tensor) -> None:
-        super().__init__(rows, message)
+    def __init__(self, arena: Arena, rows: int, message: torch.Tensor) -> None:
+        super().__init__(arena, rows, message)
         self.count = message.new_zeros(rows, 1)
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
@@ -117,8 +123,8 @@ class Max:
 
     sign, reads_y = 1, True
 
-    def __init__(self, rows: int, message: torch.Tensor) -> None:
-        self.y = message.new_full((rows, message.shape[1]), -torch.inf)
+    def __init__(self, arena: Arena, rows: int, message: torch.Tensor) -> None:
+        self.y = _full(arena, message, rows, -torch.inf)
         self.count = torch.zeros_like(self.y)
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
@@ -155,8 +161,8 @@ class Std:
 
     epsilon, reads_y = 1e-5, True
 
-    def __init__(self, rows: int, message: torch.Tensor) -> None:
-        self.mean, self.squares = message.new_zeros(rows, message.shape[1]), message.new_zeros(rows, message.shape[1])
+    def __init__(self, arena: Arena, rows: int, message: torch.Tensor) -> None:
+        self.mean, self.squares = _full(arena, message, rows), _full(arena, message, rows)
         self.count = message.new_zeros(rows, 1)
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
@@ -227,10 +233,10 @@ class Softmax:
 
     reads_y = True
 
-    def __init__(self, rows: int, message: Pair, key: int = 0, p: float = 0.0) -> None:
+    def __init__(self, arena: Arena, rows: int, message: Pair, key: int = 0, p: float = 0.0) -> None:
         logit, value = message
         self.heads, self.key, self.p = logit.shape[1], key, p
-        self.y = value.new_zeros(rows, value.shape[1])
+        self.y = _full(arena, value, rows)
         self.top = logit.new_full((rows, self.heads), -torch.inf)
         self.total = logit.new_zeros(rows, self.heads)
 

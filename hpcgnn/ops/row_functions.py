@@ -32,8 +32,10 @@ class RowKernel(ABC):
         """The result (n, width) of n rows of each input. parameters: as above, detached."""
 
     @abstractmethod
-    def backward(self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors) -> list[torch.Tensor]:
-        """The gradients of each input's rows; sums += those of parameters."""
+    def backward(
+        self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors, wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """The gradients of each input's rows, those that are wanted; sums += those of parameters."""
 
 
 #: A function of rows (n, …), differentiable, or one that knows its gradient.
@@ -69,8 +71,8 @@ def add_row_gradients(
     wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
     if isinstance(function, RowKernel):
         totals = [torch.zeros_like(p) if s is None else s for p, s in zip(parameters, of_parameters, strict=True)]
-        found = function.backward(given(None), inputs, parameters, totals)
-        return [g for g, w in zip(found, wanted, strict=True) if w]
+        every = function.backward(given(None), inputs, parameters, totals, wanted)
+        return [g for g, w in zip(every, wanted, strict=True) if w and g is not None]
     leaves = [picked(x, index).detach().requires_grad_(w) for (x, index), w in zip(inputs, wanted, strict=True)]
     asked = [p for p, s in zip(parameters, of_parameters, strict=True) if s is not None]
     with torch.enable_grad():

@@ -131,9 +131,13 @@ def picked(x: torch.Tensor, index: torch.Tensor | None) -> torch.Tensor:
 
 
 def add_by_source(back: torch.Tensor, to: torch.Tensor, gradient: torch.Tensor) -> None:
-    """back[to] += the sum of its edges' gradients: edges are sorted by it, for there is no atomic addition. to: int32
-    (E,), sources of the edges.
+    """back[to] += the gradients of edges, one after the other. to: int32 (E,), sources of the edges.
+
+    In bfloat16 the edges of a source are summed first: they are sorted by it, and rounded once.
     """
+    if back.dtype != torch.bfloat16:
+        kernels.add_rows(back, to, gradient.contiguous())
+        return
     order = torch.argsort(to, stable=True)
     sources, starts = to[order], torch.empty(len(order) + 1, dtype=torch.bool)
     starts[0] = starts[-1] = True
@@ -145,3 +149,13 @@ def add_by_source(back: torch.Tensor, to: torch.Tensor, gradient: torch.Tensor) 
 def add_by_row(total: torch.Tensor, tile: EdgeTile, gradient: torch.Tensor) -> None:
     """total[row] += the sum of its edges' gradients."""
     kernels.gather(total, gradient.contiguous(), tile.indptr, tile.each, rows=tile.rows, accumulate=True)
+
+
+def put_by_edge(out: torch.Tensor, tile: EdgeTile, x: torch.Tensor, *, add: bool) -> None:
+    """out[places of the tile's edges] = x, or with `add` += x. Rows (E, …)."""
+    if not add:
+        out[tile.at] = x
+    elif isinstance(tile.at, slice):
+        out[tile.at].add_(x)
+    else:
+        kernels.add_rows(out.view(len(out), -1), tile.at.int(), x.reshape(len(x), -1), distinct=True)

@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from hpcgnn.extras.meshes.mapped_rows import map_rows
+from hpcgnn.extras.meshes.mapped_rows import map_rows, products
 from hpcgnn.extras.meshes.perceptron import ACTIVATIONS, Part, Perceptron
 from hpcgnn.extras.meshes.remade_layers import remade_layers
 from hpcgnn.nn.entry import ModelEntry
@@ -85,14 +85,15 @@ class Processor(nn.Module):
 
     def forward(self, graph: Graph, x: torch.Tensor, e: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         source, target, _ = self.edge.first.weight.split(self.width)
-        of_edge = self.edge.rows(Part(), Part(), Part(slice(2 * self.width, None), added=True))
-        ends = {"x_src": x @ source, "x_dst": torch.addmm(self.edge.first.bias, x, target)}
+        of_edge = self.edge.rows(graph.arena, Part(), Part(), Part(slice(2 * self.width, None), added=True))
+        x, of_source, of_target = products(graph.arena, x, source, target, self.edge.first.bias)
+        ends = {"x_src": of_source, "x_dst": of_target}
         if self.updates:
             e, y = graph.update_edges(of_edge, **ends, edge=e)
         else:
-            y = graph.propagate(of_edge, "sum", **ends, edge=e)
-        of_node = self.node.rows(Part(slice(self.width), added=True), Part(slice(self.width, None)))
-        return map_rows(of_node, x, y), e
+            e, y = graph.propagate_shared(of_edge, **ends, edge=e)
+        of_node = self.node.rows(graph.arena, Part(slice(self.width), added=True), Part(slice(self.width, None)))
+        return map_rows(graph.arena, of_node, x, y), e
 
 
 class MeshGraphNet(Model):
@@ -111,11 +112,11 @@ class MeshGraphNet(Model):
 
     def forward(self, whole: Graph) -> torch.Tensor:
         first = self.node_encoder.first(whole.constant_rows(whole.features, 0.0, 0))
-        x = map_rows(self.node_encoder.rows(Part()), first)
+        x = map_rows(whole.arena, self.node_encoder.rows(whole.arena, Part()), first)
         inputs = whole.constant("edge inputs", lambda: edge_inputs(whole, first.dtype))
 
         def encoded(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return x, self.edge_encoder.map(rows)
+            return x, self.edge_encoder.map(whole.arena, rows)
 
         def run(number: int, *state: torch.Tensor) -> Any:
             # A layer that runs again rounds the halo as before.
@@ -129,7 +130,7 @@ class MeshGraphNet(Model):
         else:
             for layer in layers:
                 x, inputs = layer(x, inputs)
-        return self.decoder.map(x)
+        return self.decoder.map(whole.arena, x)
 
     @property
     def prunable_layers(self) -> int:

@@ -14,8 +14,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from hpcgnn import kernels
 from hpcgnn.extras.meshes.chain import chain, chain_backward
 from hpcgnn.extras.meshes.mapped_rows import map_rows
+from hpcgnn.memory.arena import Arena
 from hpcgnn.nn.linear import Linear
 from hpcgnn.ops.row_functions import RowFunction, RowKernel, Rows, Tensors
 from hpcgnn.ops.row_tiles import picked
@@ -61,17 +63,17 @@ class Perceptron(nn.Module):
         """The first map, a Linear."""
         return self.linears[0]
 
-    def rows(self, *parts: Part) -> RowFunction:
+    def rows(self, arena: Arena, *parts: Part) -> RowFunction:
         """The perceptron as a function of rows of so many inputs, for `map_rows` and the like, in this pass. Its output
-        is as wide as its hidden rows.
+        is as wide as its hidden rows. arena: of the rows of a tile.
         """
-        return _Chain(self, parts) if self._chained else lambda *inputs: self._of(parts, *inputs)
+        return _Chain(self, arena, parts) if self._chained else lambda *inputs: self._of(parts, *inputs)
 
-    def map(self, x: torch.Tensor) -> torch.Tensor:
+    def map(self, arena: Arena, x: torch.Tensor) -> torch.Tensor:
         """The result for x, where x is kept, and for an output of another width the last hidden rows."""
-        y = map_rows(self.rows(Part(slice(None))), x)
+        y = map_rows(arena, self.rows(arena, Part(slice(None))), x)
         last, act = list[Any](self.linears)[1 + self._square :], ACTIVATIONS[self.activation]
-        return map_rows(lambda rows: last[0](act(rows)), y) if self._chained and last else y
+        return map_rows(arena, lambda rows: last[0](act(rows)), y) if self._chained and last else y
 
     def _of(self, parts: Sequence[Part], *inputs: torch.Tensor) -> torch.Tensor:
         z: Any = 0 if any(part.of_first is None for part in parts) else self.first.bias
@@ -92,7 +94,9 @@ class _Chain(RowKernel):
     come before it: there may be one, or two that are products already.
     """
 
-    def __init__(self, of: Perceptron, parts: Sequence[Part]) -> None:
+    def __init__(self, of: Perceptron, arena: Arena, parts: Sequence[Part]) -> None:
+        # Their sizes are a tile's again and again: from the allocator they would be fresh pages each time.
+        self._arena = arena
         maps = list[Any](of.linears)[1 : 1 + of._square]
         self.width, self._elu, self._parts = of.first.weight.shape[1], of.activation == "elu", parts
         made = {"weights": torch.cat([each.weight for each in maps]), "biases": torch.cat([each.bias for each in maps])}
@@ -116,38 +120,45 @@ class _Chain(RowKernel):
             if part.added:
                 given["x"] = picked(x, index)
             elif part.of_first is not None:
-                given["z"] = torch.addmm(bias, picked(x, index), first)
+                given["z"] = self._empty(len(x if index is None else index), x)
+                kernels.multiply(given["z"], picked(x, index), first, bias)
             else:
                 name = "more" if "z" in given else "z"
                 given |= {name: x, f"{name}_index": index}
         return given
 
+    def _empty(self, rows: int, like: torch.Tensor) -> torch.Tensor:
+        return self._arena.empty(rows, self.width, dtype=like.dtype)
+
     def forward(self, inputs: Sequence[Rows], parameters: Tensors) -> torch.Tensor:
         given = self._given(inputs, parameters)
         index = given.get("z_index")
-        y = given["z"].new_empty(len(given["z"] if index is None else index), self.width)
+        y = self._empty(len(given["z"] if index is None else index), given["z"])
         chain(y, **given)
         return y
 
-    def backward(self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors) -> list[torch.Tensor]:
+    def backward(
+        self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors, wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
         given, total = self._given(inputs, parameters), dict(zip(self._names, sums, strict=True))
         given.pop("shift", None)
         rows = len(gy[0] if gy[1] is None else gy[1])
-        gz = gx = gy[0].new_empty(rows, self.width)
+        gz = gx = self._empty(rows, gy[0])
         if "own" in total:
-            gx = torch.empty_like(gz)
+            gx = self._empty(rows, gy[0])
             given |= {"gx": gx, "g_own": total["own"]}
         if "scale" in total:
             given["g_norm"] = gz.new_zeros(2, self.width)
         chain_backward(gz, total["weights"], total["biases"], gy[0], gy_index=gy[1], **given)
         for name, g in zip(("scale", "shift"), given.get("g_norm", ()), strict=False):
             total[name] += g
-        found = []
-        for part, (x, index) in zip(self._parts, inputs, strict=True):
+        found: list[torch.Tensor | None] = []
+        for part, (x, index), each in zip(self._parts, inputs, wanted, strict=True):
             if part.added or part.of_first is None:
                 found.append(gx if part.added else gz)
             else:
-                total["first"].addmm_(picked(x, index).t(), gz)
-                total["bias"] += gz.sum(0)
-                found.append(gz @ parameters[self._names.index("first")].t())
+                of_x = gz.new_empty(rows, x.shape[1]) if each else None
+                first = parameters[self._names.index("first")]
+                kernels.project_backward(of_x, total["first"], picked(x, index), gz, first, y_sums=total["bias"])
+                found.append(of_x)
         return found

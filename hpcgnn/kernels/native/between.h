@@ -11,7 +11,7 @@
             step(__VA_ARGS__, c, (last) - c)                                                                           \
     }
 
-#define HG_BETWEEN(type, element, vector, ints, exponential)                                                           \
+#define HG_BETWEEN(type, element, vector, ints, exponential, lowest)                                                          \
     HG_INLINE vector load_##type(const void *row, int64_t column, int64_t num)                                         \
     {                                                                                                                  \
         vector v = {0};                                                                                                \
@@ -24,9 +24,10 @@
     }                                                                                                                  \
     HG_INLINE vector elu_lanes_##type(vector x)                                                                        \
     {                                                                                                                  \
-        const vector zero = {0};                                                                                       \
-        const ints positive = x > zero;                                                                                \
-        return (vector)HG_SELECT(ints, positive, x, exponential(x) - (zero + 1));                                      \
+        const vector zero = {0}, least = zero + lowest;                                                                \
+        const ints positive = x > zero, below = x < least;                                                             \
+        const vector clamped = (vector)HG_SELECT(ints, below, least, x);         /* where exp(x) - 1 is -1, too */     \
+        return (vector)HG_SELECT(ints, positive, x, exponential(clamped) - (zero + 1));                                \
     }                                                                                                                  \
     HG_INLINE element lane_sum_##type(vector v)                                                                        \
     {                                                                                                                  \
@@ -83,5 +84,5 @@
         store_##type(y, c, num, bias ? result + load_##type(bias, c, num) : result);                                   \
     }
 
-HG_BETWEEN(f32, float, hg_exp_f32, hg_exp_i32, exp_f32)
-HG_BETWEEN(f64, double, hg_exp_f64, hg_exp_i64, exp_f64)
+HG_BETWEEN(f32, float, hg_exp_f32, hg_exp_i32, exp_within_f32, HG_EXP_LOWEST_F32)
+HG_BETWEEN(f64, double, hg_exp_f64, hg_exp_i64, exp_within_f64, HG_EXP_LOWEST_F64)

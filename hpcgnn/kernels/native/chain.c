@@ -253,8 +253,9 @@ HG_EXPORT int hg_chain_backward(int path, int num_threads, const hg_chain_args *
             float *to = k < a->maps ? a->g_weights + i * width : a->g_own + row * width;
             for (int64_t s = 0; s < shares; s++) {
                 const float *of_map = all_sums + s * sums_size + k * width * (width + 1);
-                for (int64_t column = 0; column < width; column++)
-                    to[column] += of_map[(column / HG_PANEL * width + row) * HG_PANEL + column % HG_PANEL];
+                for (int64_t p = 0; p < width; p += HG_PANEL)
+                    for (int64_t column = 0; column < HG_PANEL; column++)
+                        to[p + column] += of_map[p * width + row * HG_PANEL + column];
                 if (k < a->maps)
                     a->g_biases[i] += of_map[width * width + row];
             }

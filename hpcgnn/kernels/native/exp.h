@@ -11,12 +11,13 @@ typedef int64_t hg_exp_i64 __attribute__((vector_size(HG_VECTOR_BYTES)));
 
 #define HG_SELECT(ints, mask, yes, no) (((mask) & (ints)(yes)) | (~(mask) & (ints)(no)))
 
-HG_INLINE hg_exp_f32 exp_f32(hg_exp_f32 x)
+#define HG_EXP_LOWEST_F32 (-87.33654f)
+#define HG_EXP_LOWEST_F64 (-708.39)
+
+/* Of numbers between HG_EXP_LOWEST and the largest with a finite result; of others anything. */
+HG_INLINE hg_exp_f32 exp_within_f32(hg_exp_f32 x)
 {
-    const hg_exp_f32 zero = {0}, lowest = zero - 87.33654f, highest = zero + 88.37626f, magic = zero + 12582912.0f;
-    const hg_exp_i32 below = x < lowest, above = x > highest;
-    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, below, lowest, x);
-    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, above, highest, x);
+    const hg_exp_f32 zero = {0}, magic = zero + 12582912.0f;
     const hg_exp_f32 shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
     const hg_exp_f32 r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     hg_exp_f32 p = zero + 1.9875691500e-4f;
@@ -26,16 +27,23 @@ HG_INLINE hg_exp_f32 exp_f32(hg_exp_f32 x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    const hg_exp_i32 power = ((hg_exp_i32)shifted << 23) + 0x3f800000;
-    return (hg_exp_f32)((hg_exp_i32)(p * (hg_exp_f32)power) & ~below);
+    hg_exp_f32 result = p * (hg_exp_f32)(((hg_exp_i32)shifted << 23) + 0x3f800000);
+    HG_ROUNDED(result);
+    return result;
 }
 
-HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
+HG_INLINE hg_exp_f32 exp_f32(hg_exp_f32 x)
 {
-    const hg_exp_f64 zero = {0}, lowest = zero - 708.39, highest = zero + 709.08, magic = zero + 6755399441055744.0;
-    const hg_exp_i64 below = x < lowest, above = x > highest;
-    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, below, lowest, x);
-    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, above, highest, x);
+    const hg_exp_f32 zero = {0}, lowest = zero + HG_EXP_LOWEST_F32, highest = zero + 88.37626f;
+    const hg_exp_i32 below = x < lowest, above = x > highest;
+    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, below, lowest, x);
+    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, above, highest, x);
+    return (hg_exp_f32)((hg_exp_i32)exp_within_f32(x) & ~below);
+}
+
+HG_INLINE hg_exp_f64 exp_within_f64(hg_exp_f64 x)
+{
+    const hg_exp_f64 zero = {0}, magic = zero + 6755399441055744.0;
     const hg_exp_f64 shifted = x * 1.4426950408889634 + magic, n = shifted - magic;
     const hg_exp_f64 r = (x - n * 6.93145751953125e-1) - n * 1.42860682030941723212e-6;
     hg_exp_f64 p = zero + 1.0 / 6227020800.0;           /* Taylor: the next term is below 1e-17 */
@@ -51,6 +59,16 @@ HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
     p = p * r + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * (r * r) + r + 1.0;
-    const hg_exp_i64 power = ((hg_exp_i64)shifted << 52) + 0x3ff0000000000000;
-    return (hg_exp_f64)((hg_exp_i64)(p * (hg_exp_f64)power) & ~below);
+    hg_exp_f64 result = p * (hg_exp_f64)(((hg_exp_i64)shifted << 52) + 0x3ff0000000000000);
+    HG_ROUNDED(result);
+    return result;
+}
+
+HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
+{
+    const hg_exp_f64 zero = {0}, lowest = zero + HG_EXP_LOWEST_F64, highest = zero + 709.08;
+    const hg_exp_i64 below = x < lowest, above = x > highest;
+    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, below, lowest, x);
+    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, above, highest, x);
+    return (hg_exp_f64)((hg_exp_i64)exp_within_f64(x) & ~below);
 }

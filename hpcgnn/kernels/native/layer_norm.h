@@ -1,11 +1,14 @@
 /* Template: layer norm of rows of a multiple of HG_PANEL numbers, and its gradient; behind products_rows.h. */
 HG_INLINE float sum_of_lanes(product_unit v)
 {
-    float sum = 0;
-    HG_UNROLL
-    for (int k = 0; k < HG_VECTOR_BYTES / 4; k++)
-        sum += v[k];
-    return sum;
+#if HG_VECTOR_BYTES == 64
+    const __m512d both = _mm512_castps_pd((__m512)v);
+    const __m256 half = _mm256_castpd_ps(_mm512_castpd512_pd256(both)) + _mm256_castpd_ps(_mm512_extractf64x4_pd(both, 1));
+#else
+    const __m256 half = (__m256)v;
+#endif
+    const __m128 four = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1), two = four + _mm_movehl_ps(four, four);
+    return two[0] + two[1];
 }
 
 #define HG_EACH_UNIT(c, width) for (int64_t c = 0; c < width; c += HG_VECTOR_BYTES / 4)
