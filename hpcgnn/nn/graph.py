@@ -25,7 +25,7 @@ from hpcgnn.ops.edge_rules import RowMessages, attend_by_scores, reduce_messages
 from hpcgnn.ops.handover import Handover
 from hpcgnn.ops.layer_input import ConstantRows, DroppedRows, Input, combine
 from hpcgnn.ops.operators import Attention, InDegree, Made, Messages, Operator, Relational, WeightedSum
-from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.propagate import Remade, Rule
 from hpcgnn.ops.row_functions import RowFunction
 from hpcgnn.ops.row_tiles import Matrix, sum_type
 
@@ -306,8 +306,8 @@ class Graph:
         self,
         message: RowFunction,
         *,
-        x_src: torch.Tensor,
-        x_dst: torch.Tensor | None = None,
+        x_src: torch.Tensor | Remade,
+        x_dst: torch.Tensor | Remade | None = None,
         edge: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(edge, sums of messages (n_p, F)): as `propagate` by 'sum', for rows of edges that several layers read.
@@ -323,8 +323,8 @@ class Graph:
         self,
         function: RowFunction,
         *,
-        x_src: SparseRows | Input,
-        x_dst: torch.Tensor | None = None,
+        x_src: SparseRows | Input | Remade,
+        x_dst: torch.Tensor | Remade | None = None,
         edge: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """(new rows (E_p, F) of the owned nodes' in-edges, from those at their ends and their own; their sums (n_p, F)
@@ -335,17 +335,18 @@ class Graph:
 
         Args:
             function: of rows (E, …), as the message function of `propagate`: it returns (E, F).
-            x_src, x_dst: owned rows.
+            x_src, x_dst: owned rows; of Remade none are kept.
             edge: (E_p, …), rows of the in-edges.
 
         Raises:
             ValueError: an argument does not fit.
         """
         self._check_edges("update_edges", edge)
+        x_src = x_src if isinstance(x_src, Remade) else _dense(x_src)
         if edge is None:  # the result has a row for each edge in any case
             given, function = cast(Any, function), lambda *rows: given(*rows[:-1])
-            edge = _dense(x_src).new_empty(self._edges.count, 0)
-        return self.operator(Messages())(Rule(function, None, self._seed()), _dense(x_src), x_dst, edge)
+            edge = (x_src.rows if isinstance(x_src, Remade) else x_src).new_empty(self._edges.count, 0)
+        return self.operator(Messages())(Rule(function, None, self._seed()), x_src, x_dst, edge)
 
     def _check_edges(self, method: str, edge: torch.Tensor | None) -> None:
         """Raise ValueError unless there is a row of `edge` for each in-edge."""

@@ -11,10 +11,10 @@ less (linear_aggregation.py, additive_attention.py) use those.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -100,6 +100,13 @@ def overwriting_edges(over: bool) -> Iterator[None]:
         _OVERWRITE.reset(before)
 
 
+class Remade(NamedTuple):
+    """Own rows that are not kept for the gradient: again() makes them once more, bit for bit."""
+
+    rows: torch.Tensor
+    again: Callable[[], torch.Tensor]
+
+
 class Propagation:
     """The operator of a rank. Collective in both directions.
 
@@ -112,20 +119,26 @@ class Propagation:
         self._source_ids = stream.of_columns(ids)
 
     def __call__(
-        self, rule: Rule, x_src: torch.Tensor, x_dst: torch.Tensor | None = None, edge: torch.Tensor | None = None
+        self,
+        rule: Rule,
+        x_src: torch.Tensor | Remade,
+        x_dst: torch.Tensor | Remade | None = None,
+        edge: torch.Tensor | None = None,
     ) -> Any:
         """y (n_p, F) from own rows x_src (n_p, F_s), x_dst (n_p, F_d) or None, edge (E_p, F_e) or None, differentiably.
         Of a rule without a reducer: (the messages (E_p, F), y). Of one that hands edges on: (edge, y).
         """
-        inputs = [None if x is None else x.contiguous() for x in (x_src, x_dst, edge)]
+        again = [x.again if isinstance(x, Remade) else None for x in (x_src, x_dst)]
+        rows = [x.rows if isinstance(x, Remade) else x for x in (x_src, x_dst)]
+        inputs = [None if x is None else x.contiguous() for x in (*rows, edge)]
         example: Any  # whether it is a Message, the reducer says
         example, parameters = parameters_of(rule.message, [x for x in inputs if x is not None])
         over = rule.reduce is None and _OVERWRITE.get()
         if rule.reduce:
-            reducer = rule.reducer(self.arena, len(x_src), example)
+            reducer = rule.reducer(self.arena, self.stream.own.num_rows, example)
         else:
-            reducer = self._each(len(x_src), example, inputs[2], over)
-        return differentiable(Call(self, rule, reducer, over=over), *inputs, *parameters)
+            reducer = self._each(self.stream.own.num_rows, example, inputs[2], over)
+        return differentiable(Call(self, rule, reducer, over=over, again=again), *inputs, *parameters)
 
     def _each(self, rows: int, example: Any, edge: torch.Tensor | None, over: bool) -> Each:
         if not isinstance(example, torch.Tensor) or example.dim() != 2:
@@ -151,12 +164,16 @@ class Propagation:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of the operator, with the reducer that makes y. over: see `overwriting_edges`."""
+    """A call of the operator, with the reducer that makes y.
+
+    over: see `overwriting_edges`. again: of the rows of sources and of destinations, where they are not kept.
+    """
 
     operator: Propagation
     rule: Rule
     reducer: Reducer
     over: bool = field(default=False, kw_only=True)
+    again: Sequence[Callable[[], torch.Tensor] | None] = field(default=(None, None), kw_only=True)
 
     def forward(self, x_src: torch.Tensor, *others: torch.Tensor | None) -> tuple[Any, tuple[torch.Tensor | None, ...]]:
         """See `differentiable`. Kept are y where the reducer reads it, the inputs and the parameters."""
@@ -166,7 +183,8 @@ class Call:
                 for tile in self._tiles(part, inputs):
                     self.reducer.add(tile, self.message(tile, part, (*inputs, *others[2:])))
         y = self.reducer.finish()
-        kept = y if self.reducer.reads_y else None, x_src, *others
+        ends = (x if made is None else None for x, made in zip(inputs, self.again, strict=False))
+        kept = y if self.reducer.reads_y else None, *ends, *others[1:]
         return ((others[1], y) if self.rule.hands_on else y), kept
 
     def message(self, tile: EdgeTile, part: StreamPart[Block], tensors: Sequence[torch.Tensor | None]) -> Any:
@@ -178,6 +196,8 @@ class Call:
         self, gy: Any, wanted: Sequence[bool], y: Any, *tensors: torch.Tensor | None
     ) -> list[torch.Tensor | None]:
         """See `differentiable`."""
+        ends = (x if made is None else made() for x, made in zip(tensors, self.again, strict=False))
+        tensors = (*ends, *tensors[2:])
         gy = tuple(g if g is None else g.contiguous() for g in gy) if isinstance(gy, tuple) else gy.contiguous()
         # The gradient of the new rows of edges becomes that of the rows before, tile by tile.
         over = gy[0] if self.over or self.rule.hands_on else None

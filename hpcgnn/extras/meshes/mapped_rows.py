@@ -3,6 +3,7 @@
 Hidden rows exist for a tile, and the gradient makes them again. All large matrices are of the arena.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.operator_context import differentiable
+from hpcgnn.ops.propagate import Remade
 from hpcgnn.ops.row_functions import RowFunction, Rows, add_row_gradients, parameters_of, result_of, tile_bytes
 
 
@@ -71,13 +73,22 @@ class _RowMap:
 
 def products(
     arena: Arena, x: torch.Tensor, first: torch.Tensor, second: torch.Tensor, bias: torch.Tensor
-) -> tuple[torch.Tensor, ...]:
-    """(x, x first, x second + bias) of x (n, F) and weights (F, F'), differentiably.
+) -> tuple[torch.Tensor, Remade, Remade]:
+    """(x, x first, x second + bias) of rows x (n, F) and weights (F, F'), differentiably.
 
     Only one function of rows whose sum of gradients is its own, such as `map_rows`, may read the x that is returned:
     the gradients by the products are added to its gradient in place.
     """
-    return differentiable(_Products(arena), x, first, second, bias)
+    same, *made = differentiable(_Products(arena), x, first, second, bias)
+    given = (arena, x.detach(), first.detach(), None), (arena, x.detach(), second.detach(), bias.detach())
+    one, other = (Remade(y, functools.partial(_product, *each)) for y, each in zip(made, given, strict=True))
+    return same, one, other
+
+
+def _product(arena: Arena, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    y = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
+    kernels.multiply(y, x, weight, bias)
+    return y
 
 
 @dataclass(frozen=True)
@@ -88,9 +99,7 @@ class _Products:
         self, x: torch.Tensor, first: torch.Tensor, second: torch.Tensor, bias: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
-        made = [self.arena.empty(len(x), weight.shape[1], dtype=x.dtype) for weight in (first, second)]
-        kernels.multiply(made[0], x, first)
-        kernels.multiply(made[1], x, second, bias)
+        made = _product(self.arena, x, first, None), _product(self.arena, x, second, bias)
         return (x, *made), (x, first, second)
 
     def backward(

@@ -87,7 +87,7 @@ class Processor(nn.Module):
         source, target, _ = self.edge.first.weight.split(self.width)
         of_edge = self.edge.rows(graph.arena, Part(), Part(), Part(slice(2 * self.width, None), added=True))
         x, of_source, of_target = products(graph.arena, x, source, target, self.edge.first.bias)
-        ends = {"x_src": of_source, "x_dst": of_target}
+        ends: dict[str, Any] = {"x_src": of_source, "x_dst": of_target}
         if self.updates:
             e, y = graph.update_edges(of_edge, **ends, edge=e)
         else:

@@ -26,6 +26,7 @@ CASES = [
     ("no edges", "silu", 2, False, "updated"),
     ("random directed", "tanh", 3, False, "updated"),
     ("random directed", "elu", 2, False, "encoded"),
+    ("random undirected weighted", "relu", 2, True, "encoded"),
 ]
 
 

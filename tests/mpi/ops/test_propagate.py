@@ -9,7 +9,7 @@ import torch
 from asking import propagate
 
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.ops.propagate import Rule
+from hpcgnn.ops.propagate import Remade, Rule
 from hpcgnn.schedules.full_halo import FullHalo
 
 from ..gathering import sent_both_ways, whole
@@ -208,3 +208,39 @@ def test_what_is_kept_of_edges(comm, session_path):
     parameters = [each for name, each in function.named_parameters() if name == "weight"]
     expected = {each.data_ptr(): each.nbytes for each in (x, *parameters, *after[:3])}
     assert kept == expected and sums.shape == x.shape
+
+
+def test_shared_edges_and_rows_that_are_made_again(comm, session_path):
+    """Layers that hand edges on have one gradient of them; the rows of nodes are not kept. All gradients are those of
+    layers by themselves.
+    """
+    graph, where, file = stored(comm, session_path, "random directed")
+    local = graphs.load(file, where.maps["dealt"], comm, cap=7, keep_edges=True)
+    policy, function = FullHalo(local, comm, HaloBuffers(4 * 7 * 2 * WIDTH * 8)), Messages("sum")
+    draw = torch.Generator().manual_seed(comm.rank)
+    drawn = [
+        torch.rand(rows, WIDTH, dtype=torch.float64, generator=draw)
+        for rows in (local.num_owned, local.inward.num_edges)
+    ]
+    found, kept = [], set()
+
+    def keep(tensor):
+        kept.add(tensor.data_ptr())
+        return tensor
+
+    for shared in (False, True):
+        x, edge = (each.clone().requires_grad_() for each in drawn)
+        total, rows, function.weight.grad = 0, x * 2, None
+        made = Remade(rows, lambda x=x: x.detach() * 2) if shared else rows
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            handed = edge
+            for _ in range(3):
+                y = propagate(policy, Rule(function, "sum", hands_on=shared), made, made, handed)
+                handed, y = y if shared else (edge, y)
+                total = total + (y * y).sum()
+        assert (rows.data_ptr() in kept) != shared or not len(rows)
+        kept.clear()
+        total.backward()
+        found.append((x.grad, edge.grad, function.weight.grad))
+    for alone, together in zip(*found, strict=True):
+        torch.testing.assert_close(together, alone, rtol=0, atol=1e-9 * max(1, float(alone.abs().amax())))
