@@ -28,14 +28,21 @@ class RowKernel(ABC):
     parameters: tuple[torch.Tensor, ...]
 
     @abstractmethod
-    def forward(self, inputs: Sequence[Rows], parameters: Tensors) -> torch.Tensor:
-        """The result (n, width) of n rows of each input. parameters: as above, detached."""
+    def forward(self, inputs: Sequence[Rows], parameters: Tensors, out: torch.Tensor | None = None) -> torch.Tensor:
+        """The result (n, width) of n rows of each input, in `out` if that is given. parameters: as above, detached."""
 
     @abstractmethod
     def backward(
-        self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors, wanted: Sequence[bool]
+        self,
+        gy: Rows,
+        inputs: Sequence[Rows],
+        parameters: Tensors,
+        sums: Tensors,
+        wanted: Sequence[torch.Tensor | bool],
     ) -> list[torch.Tensor | None]:
-        """The gradients of each input's rows, those that are wanted; sums += those of parameters."""
+        """The gradients of each input's rows, if they are wanted: in this tensor, or in any. sums += those of
+        parameters.
+        """
 
 
 #: A function of rows (n, …), differentiable, or one that knows its gradient.
@@ -49,11 +56,14 @@ def parameters_of(function: RowFunction, inputs: Sequence[torch.Tensor]) -> tupl
     return captured_parameters(function, inputs)
 
 
-def result_of(function: RowFunction, inputs: Sequence[Rows], parameters: Tensors) -> Any:
-    """The function's result for chosen rows."""
+def result_of(
+    function: RowFunction, inputs: Sequence[Rows], parameters: Tensors, out: torch.Tensor | None = None
+) -> Any:
+    """The function's result for chosen rows, in `out` if that is given."""
     if isinstance(function, RowKernel):
-        return function.forward(inputs, parameters)
-    return function(*(picked(x, index) for x, index in inputs))
+        return function.forward(inputs, parameters, out)
+    result = function(*(picked(x, index) for x, index in inputs))
+    return result if out is None else out.copy_(result)
 
 
 def add_row_gradients(
@@ -62,16 +72,19 @@ def add_row_gradients(
     parameters: Tensors,
     sums: Sequence[torch.Tensor | None],
     given: Callable[[Any], Any],
+    out: Sequence[torch.Tensor | None] | None = None,
 ) -> list[torch.Tensor]:
     """The gradients of the rows of inputs, of those that have a sum.
 
     sums: of each input and parameter, or None: not wanted. Those of parameters get their gradients added.
-    given: the gradient of a result, or of several; of None, for a RowKernel, the gradient as Rows.
+    given: the gradient of a result, or of several; of None, for a RowKernel, the gradient as Rows. out: where the
+    gradients of each input's rows go; None: anywhere.
     """
     wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
     if isinstance(function, RowKernel):
         totals = [torch.zeros_like(p) if s is None else s for p, s in zip(parameters, of_parameters, strict=True)]
-        every = function.backward(given(None), inputs, parameters, totals, wanted)
+        places = [w and (w if x is None else x) for w, x in zip(wanted, out or [None] * len(wanted), strict=True)]
+        every = function.backward(given(None), inputs, parameters, totals, places)
         return [g for g, w in zip(every, wanted, strict=True) if w and g is not None]
     leaves = [picked(x, index).detach().requires_grad_(w) for (x, index), w in zip(inputs, wanted, strict=True)]
     asked = [p for p, s in zip(parameters, of_parameters, strict=True) if s is not None]
@@ -85,7 +98,11 @@ def add_row_gradients(
     found = gradients(outputs, back if isinstance(back, tuple) else (back,), [*rows, *asked])
     for total, g in zip((s for s in of_parameters if s is not None), found[len(rows) :], strict=True):
         total += g
-    return found[: len(rows)]
+    return (
+        found[: len(rows)]
+        if out is None
+        else [x.copy_(g) for x, g in zip((x for x in out if x is not None), found, strict=False)]
+    )
 
 
 def tile_bytes(function: RowFunction) -> int:

@@ -43,7 +43,7 @@ class _RowMap:
         inputs, parameters = tensors[: self.given], tensors[self.given :]
         y = self.arena.empty(len(inputs[0]), *self.example.shape[1:], dtype=self.example.dtype)
         for rows in self._tiles(inputs):
-            y[rows] = result_of(self.function, [(x[rows], None) for x in inputs], parameters)
+            result_of(self.function, [(x[rows], None) for x in inputs], parameters, y[rows])
         return y, tensors
 
     def backward(self, gy: torch.Tensor, wanted: Sequence[bool], *tensors: torch.Tensor) -> list[torch.Tensor | None]:
@@ -59,9 +59,8 @@ class _RowMap:
                 return (back, None) if result is None else back
 
             taken: list[Rows] = [(x[rows], None) for x in inputs]
-            found = add_row_gradients(self.function, taken, parameters, sums, given)
-            for total, g in zip((x for x in sums[: self.given] if x is not None), found, strict=True):
-                total[rows] = g
+            out = [None if x is None else x[rows] for x in sums[: self.given]]
+            add_row_gradients(self.function, taken, parameters, sums, given, out)
         return sums
 
     def _tiles(self, inputs: Sequence[torch.Tensor]) -> Iterator[slice]:

@@ -42,6 +42,11 @@ class Part:
     of_first: slice | None = None
     added: bool = False
 
+    @property
+    def kind(self) -> str:
+        """'added', 'product', or 'first': rows that the first map is applied to."""
+        return "added" if self.added else "product" if self.of_first is None else "first"
+
 
 class Perceptron(nn.Module):
     """forward(x (n, d_in)) -> (n, d_out).
@@ -130,22 +135,28 @@ class _Chain(RowKernel):
     def _empty(self, rows: int, like: torch.Tensor) -> torch.Tensor:
         return self._arena.empty(rows, self.width, dtype=like.dtype)
 
-    def forward(self, inputs: Sequence[Rows], parameters: Tensors) -> torch.Tensor:
+    def forward(self, inputs: Sequence[Rows], parameters: Tensors, out: torch.Tensor | None = None) -> torch.Tensor:
         given = self._given(inputs, parameters)
         index = given.get("z_index")
-        y = self._empty(len(given["z"] if index is None else index), given["z"])
+        y = self._empty(len(given["z"] if index is None else index), given["z"]) if out is None else out
         chain(y, **given)
         return y
 
     def backward(
-        self, gy: Rows, inputs: Sequence[Rows], parameters: Tensors, sums: Tensors, wanted: Sequence[bool]
+        self,
+        gy: Rows,
+        inputs: Sequence[Rows],
+        parameters: Tensors,
+        sums: Tensors,
+        wanted: Sequence[torch.Tensor | bool],
     ) -> list[torch.Tensor | None]:
         given, total = self._given(inputs, parameters), dict(zip(self._names, sums, strict=True))
         given.pop("shift", None)
         rows = len(gy[0] if gy[1] is None else gy[1])
-        gz = gx = self._empty(rows, gy[0])
+        places = {part.kind: x for part, x in zip(self._parts, wanted, strict=True) if isinstance(x, torch.Tensor)}
+        gz = gx = places["product"] if "product" in places else self._empty(rows, gy[0])
         if "own" in total:
-            gx = self._empty(rows, gy[0])
+            gx = places["added"] if "added" in places else self._empty(rows, gy[0])
             given |= {"gx": gx, "g_own": total["own"]}
         if "scale" in total:
             given["g_norm"] = gz.new_zeros(2, self.width)
@@ -153,11 +164,11 @@ class _Chain(RowKernel):
         for name, g in zip(("scale", "shift"), given.get("g_norm", ()), strict=False):
             total[name] += g
         found: list[torch.Tensor | None] = []
-        for part, (x, index), each in zip(self._parts, inputs, wanted, strict=True):
-            if part.added or part.of_first is None:
+        for part, (x, index), place in zip(self._parts, inputs, wanted, strict=True):
+            if part.kind != "first":
                 found.append(gx if part.added else gz)
             else:
-                of_x = gz.new_empty(rows, x.shape[1]) if each else None
+                of_x = None if place is False else gz.new_empty(rows, x.shape[1]) if place is True else place
                 first = parameters[self._names.index("first")]
                 kernels.project_backward(of_x, total["first"], picked(x, index), gz, first, y_sums=total["bias"])
                 found.append(of_x)
