@@ -11,7 +11,7 @@
             step(__VA_ARGS__, c, (last) - c)                                                                           \
     }
 
-#define HG_BETWEEN(type, element, vector, ints, exponential, lowest)                                                          \
+#define HG_BETWEEN(type, element, vector, ints, exponential, lowest)                                                   \
     HG_INLINE vector load_##type(const void *row, int64_t column, int64_t num)                                         \
     {                                                                                                                  \
         vector v = {0};                                                                                                \
@@ -24,10 +24,9 @@
     }                                                                                                                  \
     HG_INLINE vector elu_lanes_##type(vector x)                                                                        \
     {                                                                                                                  \
-        const vector zero = {0}, least = zero + lowest;                                                                \
-        const ints positive = x > zero, below = x < least;                                                             \
-        const vector clamped = (vector)HG_SELECT(ints, below, least, x);         /* where exp(x) - 1 is -1, too */     \
-        return (vector)HG_SELECT(ints, positive, x, exponential(clamped) - (zero + 1));                                \
+        const vector zero = {0};                                                                                       \
+        /* Below the least argument exp(x) - 1 is -1, as it is there. */                                               \
+        return positive_or_##type(x, exponential(at_least_##type(zero + lowest, x)) - (zero + 1));                     \
     }                                                                                                                  \
     HG_INLINE element lane_sum_##type(vector v)                                                                        \
     {                                                                                                                  \

@@ -72,3 +72,32 @@ HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
     x = (hg_exp_f64)HG_SELECT(hg_exp_i64, above, highest, x);
     return (hg_exp_f64)((hg_exp_i64)exp_within_f64(x) & ~below);
 }
+
+/* The larger one, x if that is not a number; and x where it is above 0, else y. With AVX-512 the compiler makes of the general
+ * form five instructions in place of two. */
+#define HG_BOUNDED(type, vector, ints)                                                                                 \
+    HG_INLINE vector at_least_##type(vector y, vector x)                                                               \
+    {                                                                                                                  \
+        const ints below = x < y;                                                                                      \
+        return (vector)HG_SELECT(ints, below, y, x);                                                                   \
+    }                                                                                                                  \
+    HG_INLINE vector positive_or_##type(vector x, vector y)                                                            \
+    {                                                                                                                  \
+        const ints positive = x > (vector){0};                                                                         \
+        return (vector)HG_SELECT(ints, positive, x, y);                                                                \
+    }
+#if HG_VECTOR_BYTES == 64
+HG_INLINE hg_exp_f32 at_least_f32(hg_exp_f32 y, hg_exp_f32 x)
+{
+    return (hg_exp_f32)_mm512_max_ps((__m512)y, (__m512)x);
+}
+
+HG_INLINE hg_exp_f32 positive_or_f32(hg_exp_f32 x, hg_exp_f32 y)
+{
+    const __mmask16 positive = _mm512_cmp_ps_mask((__m512)x, _mm512_setzero_ps(), _CMP_GT_OQ);
+    return (hg_exp_f32)_mm512_mask_blend_ps(positive, (__m512)y, (__m512)x);
+}
+#else
+HG_BOUNDED(f32, hg_exp_f32, hg_exp_i32)
+#endif
+HG_BOUNDED(f64, hg_exp_f64, hg_exp_i64)
