@@ -50,14 +50,11 @@ static void pack_maps(const hg_chain *c, int transposed)
     }
 }
 
-/* to (num, width) = rows first, first + 1, … of `from`, or those that index names, or += them if `add`. */
+/* See table.h. */
 static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const float *from, int64_t stride,
                       const int32_t *index, int64_t first, int64_t num, int add)
 {
-    for (int64_t i = 0; i < num; i++) {
-        const float *row = from + (index ? index[first + i] : first + i) * stride;
-        (add ? c->table->add_row[HG_F32] : c->table->copy_row[HG_F32][HG_F32])(to + i * to_stride, row, c->a->width, 1);
-    }
+    c->table->products.take_rows(to, to_stride, from, stride, index, first, num, c->a->width, add);
 }
 
 static int threads_for(const hg_chain_args *a, int num_threads)

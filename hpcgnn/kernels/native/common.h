@@ -35,6 +35,6 @@ const hg_kernels HG_ON_PATH(hg_kernels) = {
     .relu_gradient = {[HG_F32] = relu_f32, [HG_F64] = relu_f64, [HG_BF16] = relu_bf16},
     .norm = {[HG_F32] = HG_BATCH_NORM(f32), [HG_F64] = HG_BATCH_NORM(f64), [HG_BF16] = HG_BATCH_NORM(bf16)},
 #if HG_VECTOR_BYTES >= 32
-    .products = {HG_ABREAST * HG_PANEL, multiply, multiply_transposed, widen, layer_norm, layer_norm_gradient},
+    .products = {HG_ABREAST * HG_PANEL, multiply, multiply_transposed, widen, take_rows, layer_norm, layer_norm_gradient},
 #endif
 };

@@ -1,4 +1,5 @@
-/* Template: layer norm of rows of a multiple of HG_PANEL numbers, and its gradient; behind products_rows.h. */
+/* Template: what stands between the maps of a chain, of rows of a multiple of HG_PANEL numbers: rows that are chosen, layer norm
+ * and its gradient; behind products_rows.h. */
 HG_INLINE float sum_of_lanes(product_unit v)
 {
 #if HG_VECTOR_BYTES == 64
@@ -12,6 +13,22 @@ HG_INLINE float sum_of_lanes(product_unit v)
 }
 
 #define HG_EACH_UNIT(c, width) for (int64_t c = 0; c < width; c += HG_VECTOR_BYTES / 4)
+
+/* to = rows first, first + 1, … of `from`, or those that index names there; added to what is there if `add`. A call for each row
+ * would take longer than the row. */
+static void take_rows(float *to, int64_t to_stride, const float *from, int64_t stride, const int32_t *index, int64_t first,
+                      int64_t num, int64_t width, int add)
+{
+    for (int64_t i = 0; i < num; i++, to += to_stride) {
+        const float *row = from + (index ? index[first + i] : first + i) * stride;
+        HG_EACH_UNIT(c, width) {
+            product_unit value = HG_CONST_UNIT(row + c, 0);
+            if (add)
+                value += HG_UNIT(to + c, 0);
+            HG_UNIT(to + c, 0) = value;
+        }
+    }
+}
 
 /* normal = (x - mean) * *inverse, y = normal * scale + shift unless y is NULL; normal and inverse are of rows one after the other. */
 static void layer_norm(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
