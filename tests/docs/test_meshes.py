@@ -20,7 +20,9 @@ def test_heat_is_solved_learned_and_drawn(tmp_path, monkeypatch):
     with h5py.File(tmp_path / "forecast.h5") as file:
         assert file["snapshots/u"].shape == (4, 81, 1) and file["position"].shape == (81, 2)
     assert all((tmp_path / name).stat().st_size for name in ("forecast-fields.png", "forecast.png", "forecast.xdmf"))
-    program = example("meshes.md", "graph.update_edges") + "print(int(graph.total(torch.tensor([len(e), len(x)]))[0]))"
+    # One write for a line: the launcher joins the pieces of several ranks as they come.
+    line = """print(f"{int(graph.total(torch.tensor([len(e), len(x)]))[0])}\\n", end="")"""
+    program = example("meshes.md", "graph.update_edges") + line
     (tmp_path / "program.py").write_text(program)
     command = ["mpiexec", "-n", "2", sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
