@@ -210,6 +210,7 @@ def test_what_is_kept_of_edges(comm, session_path):
     assert kept == expected and sums.shape == x.shape
 
 
+@pytest.mark.ranks(2, 3)
 def test_shared_edges_and_rows_that_are_made_again(comm, session_path):
     """Layers that hand edges on have one gradient of them; the rows of nodes are not kept. All gradients are those of
     layers by themselves.
