@@ -8,6 +8,8 @@ typedef float hg_exp_f32 __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef int32_t hg_exp_i32 __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef double hg_exp_f64 __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef int64_t hg_exp_i64 __attribute__((vector_size(HG_VECTOR_BYTES)));
+typedef uint32_t hg_exp_u32 __attribute__((vector_size(HG_VECTOR_BYTES)));
+typedef uint64_t hg_exp_u64 __attribute__((vector_size(HG_VECTOR_BYTES)));
 
 #define HG_SELECT(ints, mask, yes, no) (((mask) & (ints)(yes)) | (~(mask) & (ints)(no)))
 
@@ -27,7 +29,7 @@ HG_INLINE hg_exp_f32 exp_within_f32(hg_exp_f32 x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * (r * r) + r + 1.0f;
-    hg_exp_f32 result = p * (hg_exp_f32)(((hg_exp_i32)shifted << 23) + 0x3f800000);
+    hg_exp_f32 result = p * (hg_exp_f32)(((hg_exp_u32)shifted << 23) + 0x3f800000);
     HG_ROUNDED(result);
     return result;
 }
@@ -59,7 +61,7 @@ HG_INLINE hg_exp_f64 exp_within_f64(hg_exp_f64 x)
     p = p * r + 1.0 / 6.0;
     p = p * r + 0.5;
     p = p * (r * r) + r + 1.0;
-    hg_exp_f64 result = p * (hg_exp_f64)(((hg_exp_i64)shifted << 52) + 0x3ff0000000000000);
+    hg_exp_f64 result = p * (hg_exp_f64)(((hg_exp_u64)shifted << 52) + 0x3ff0000000000000);
     HG_ROUNDED(result);
     return result;
 }
