@@ -47,8 +47,8 @@ class Rule:
         reduce: a name, or several; None: messages stay at the places of their edges, and are summed.
         seed: of the function's draws from torch's generator.
         key, p: dropout of softmax's coefficients.
-        hands_on: whether the rows of edges are a result, too, for whoever reads them next. Its gradient of them is
-            what this one is added to, in its memory.
+        hands_on: whether the rows of edges are a result, too, for the next reader alone. This call's gradient of them
+            is added to the reader's, in place.
     """
 
     message: RowFunction

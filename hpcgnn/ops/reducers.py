@@ -125,7 +125,7 @@ class Max:
 
     def __init__(self, arena: Arena, rows: int, message: torch.Tensor) -> None:
         self.y = _full(arena, message, rows, -torch.inf)
-        self.count = torch.zeros_like(self.y)
+        self.count = _full(arena, message, rows)
 
     def add(self, tile: EdgeTile, message: torch.Tensor) -> None:
         """Take in the messages of a tile."""

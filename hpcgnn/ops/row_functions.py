@@ -77,13 +77,13 @@ def add_row_gradients(
     """The gradients of the rows of inputs, of those that have a sum.
 
     sums: of each input and parameter, or None: not wanted. Those of parameters get their gradients added.
-    given: the gradient of a result, or of several; of None, for a RowKernel, the gradient as Rows. out: where the
-    gradients of each input's rows go; None: anywhere.
+    given: the gradient of a result, or of several; of None, for a RowKernel, the gradient as Rows.
+    out: where the gradients of each input's rows go, None for one that is not wanted; or None: anywhere.
     """
     wanted, of_parameters = [x is not None for x in sums[: len(inputs)]], sums[len(inputs) :]
     if isinstance(function, RowKernel):
         totals = [torch.zeros_like(p) if s is None else s for p, s in zip(parameters, of_parameters, strict=True)]
-        places = [w and (w if x is None else x) for w, x in zip(wanted, out or [None] * len(wanted), strict=True)]
+        places = wanted if out is None else [False if x is None else x for x in out]
         every = function.backward(given(None), inputs, parameters, totals, places)
         return [g for g, w in zip(every, wanted, strict=True) if w and g is not None]
     leaves = [picked(x, index).detach().requires_grad_(w) for (x, index), w in zip(inputs, wanted, strict=True)]
@@ -98,11 +98,9 @@ def add_row_gradients(
     found = gradients(outputs, back if isinstance(back, tuple) else (back,), [*rows, *asked])
     for total, g in zip((s for s in of_parameters if s is not None), found[len(rows) :], strict=True):
         total += g
-    return (
-        found[: len(rows)]
-        if out is None
-        else [x.copy_(g) for x, g in zip((x for x in out if x is not None), found, strict=False)]
-    )
+    for place, g in zip((x for x in out or () if x is not None), found, strict=False):
+        place.copy_(g)
+    return found[: len(rows)]
 
 
 def tile_bytes(function: RowFunction) -> int:

@@ -50,7 +50,7 @@ class _RowMap:
         """See `differentiable`."""
         inputs, parameters, gy = tensors[: self.given], tensors[self.given :], gy.contiguous()
         sums = [
-            None if not w else self.arena.empty(*x.shape, dtype=x.dtype) if k < self.given else torch.zeros_like(x)
+            None if not w else self.arena.empty_like(x) if k < self.given else torch.zeros_like(x)
             for k, (x, w) in enumerate(zip(tensors, wanted, strict=True))
         ]
         for rows in self._tiles(inputs):

@@ -168,7 +168,9 @@ class _Chain(RowKernel):
             if part.kind != "first":
                 found.append(gx if part.added else gz)
             else:
-                of_x = None if place is False else gz.new_empty(rows, x.shape[1]) if place is True else place
+                of_x = place if isinstance(place, torch.Tensor) else None
+                if place is True:
+                    of_x = gz.new_empty(rows, x.shape[1])
                 first = parameters[self._names.index("first")]
                 kernels.project_backward(of_x, total["first"], picked(x, index), gz, first, y_sums=total["bias"])
                 found.append(of_x)

@@ -34,15 +34,6 @@ HG_INLINE hg_exp_f32 exp_within_f32(hg_exp_f32 x)
     return result;
 }
 
-HG_INLINE hg_exp_f32 exp_f32(hg_exp_f32 x)
-{
-    const hg_exp_f32 zero = {0}, lowest = zero + HG_EXP_LOWEST_F32, highest = zero + 88.37626f;
-    const hg_exp_i32 below = x < lowest, above = x > highest;
-    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, below, lowest, x);
-    x = (hg_exp_f32)HG_SELECT(hg_exp_i32, above, highest, x);
-    return (hg_exp_f32)((hg_exp_i32)exp_within_f32(x) & ~below);
-}
-
 HG_INLINE hg_exp_f64 exp_within_f64(hg_exp_f64 x)
 {
     const hg_exp_f64 zero = {0}, magic = zero + 6755399441055744.0;
@@ -64,15 +55,6 @@ HG_INLINE hg_exp_f64 exp_within_f64(hg_exp_f64 x)
     hg_exp_f64 result = p * (hg_exp_f64)(((hg_exp_u64)shifted << 52) + 0x3ff0000000000000);
     HG_ROUNDED(result);
     return result;
-}
-
-HG_INLINE hg_exp_f64 exp_f64(hg_exp_f64 x)
-{
-    const hg_exp_f64 zero = {0}, lowest = zero + HG_EXP_LOWEST_F64, highest = zero + 709.08;
-    const hg_exp_i64 below = x < lowest, above = x > highest;
-    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, below, lowest, x);
-    x = (hg_exp_f64)HG_SELECT(hg_exp_i64, above, highest, x);
-    return (hg_exp_f64)((hg_exp_i64)exp_within_f64(x) & ~below);
 }
 
 /* The larger one, x if that is not a number; and x where it is above 0, else y. With AVX-512 the compiler makes of the general
@@ -103,3 +85,14 @@ HG_INLINE hg_exp_f32 positive_or_f32(hg_exp_f32 x, hg_exp_f32 y)
 HG_BOUNDED(f32, hg_exp_f32, hg_exp_i32)
 #endif
 HG_BOUNDED(f64, hg_exp_f64, hg_exp_i64)
+
+#define HG_EXP(type, vector, ints, lowest, highest)                                                                    \
+    HG_INLINE vector exp_##type(vector x)                                                                              \
+    {                                                                                                                  \
+        const vector zero = {0}, most = zero + highest;                                                                \
+        const ints below = x < zero + lowest, above = x > most;                                                        \
+        x = (vector)HG_SELECT(ints, above, most, at_least_##type(zero + lowest, x));                                   \
+        return (vector)((ints)exp_within_##type(x) & ~below);                                                          \
+    }
+HG_EXP(f32, hg_exp_f32, hg_exp_i32, HG_EXP_LOWEST_F32, 88.37626f)
+HG_EXP(f64, hg_exp_f64, hg_exp_i64, HG_EXP_LOWEST_F64, 709.08)

@@ -14,8 +14,6 @@ HG_INLINE float sum_of_lanes(product_unit v)
 
 #define HG_EACH_UNIT(c, width) for (int64_t c = 0; c < width; c += HG_VECTOR_BYTES / 4)
 
-/* to = rows first, first + 1, … of `from`, or those that index names there; added to what is there if `add`. A call for each row
- * would take longer than the row. */
 static void take_rows(float *to, int64_t to_stride, const float *from, int64_t stride, const int32_t *index, int64_t first,
                       int64_t num, int64_t width, int add)
 {

@@ -97,6 +97,8 @@ typedef struct {
                                 int64_t right_apart, int64_t right_stride, int64_t rows, int64_t depth, int64_t num);
     /* x (rows, depth) of bfloat16 as float32. */
     void (*widen)(float *to, int64_t stride, const uint16_t *x, int64_t x_stride, int64_t rows, int64_t depth);
+    /* to (num, width) = rows first, first + 1, … of `from`, or those that index names there; added to what is there if `add`. A
+     * call for each row would take longer than the row. */
     void (*take_rows)(float *to, int64_t to_stride, const float *from, int64_t stride, const int32_t *index, int64_t first,
                       int64_t num, int64_t width, int add);
     void (*layer_norm)(float *y, int64_t y_stride, float *normal, float *inverse, const float *x, int64_t x_stride,
