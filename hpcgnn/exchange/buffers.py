@@ -32,7 +32,7 @@ class HaloBuffers:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit, self.widest_row, self.arena = limit, 0, Arena()
+        self.limit, self.widest_row, self.arena = limit, 0, Arena().serve()
         self._memory, self._ranks = torch.empty(0, dtype=torch.uint8), 1
         self.streams: weakref.WeakKeyDictionary[object, dict[Any, Any]] = weakref.WeakKeyDictionary()
 

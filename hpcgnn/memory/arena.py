@@ -15,6 +15,8 @@ import contextlib
 import functools
 import math
 import mmap
+import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -93,6 +95,18 @@ class SavedTensorPool:
 
 #: Smaller tensors are from malloc.
 SMALL = 1 << 18
+_THREAD = threading.local()
+
+
+def recycled(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised tensor of this thread's arena, for operators that know no graph; from malloc where it has none.
+
+    malloc gives memory of a large tensor back at once: this thread alone removes the pages, and the next one finds new
+    ones that are to be cleared.
+    """
+    found = getattr(_THREAD, "arena", None)
+    arena = None if found is None else found()
+    return torch.empty(shape, dtype=dtype) if arena is None else arena.empty(*shape, dtype=dtype)
 
 
 class Arena:
@@ -119,6 +133,11 @@ class Arena:
         self.keeper = SavedTensorPool()
         self.coder: Callable[[torch.Tensor, int], SavedTensor | None] | None = None
         self.shared: Callable[[int, int, torch.dtype], torch.Tensor | None] | None = None
+
+    def serve(self) -> "Arena":
+        """Be the arena of this thread, while others refer to it (see `recycled`). Returns it."""
+        _THREAD.arena = weakref.ref(self)
+        return self
 
     def keep(self, tensor: torch.Tensor, exact: int | None = None) -> SavedTensor:
         """Keep a tensor for later. Until it is asked for nobody may write to it, and only who still holds it itself may

@@ -55,7 +55,7 @@ class RGCNConv(nn.Module):
         return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-        return graph.relate(x, self.coefficients, self.bases) + self.own(x)
+        return self.own(x).add_(graph.relate(x, self.coefficients, self.bases))
 
 
 def _rgcn(layer: type[RGCNConv], spec: ModelSpec) -> Model:
@@ -127,7 +127,7 @@ class RGATConv(Heads):
             layer=self.layer,
             scores=RowScores(self.heads, slope=self.slope, weight=self.coefficients, edge=relation, mixed=True),
         )
-        return self.own(x) + self.joined(y)
+        return self.own(x).add_(self.joined(y))
 
 
 RGAT = ModelEntry(lambda spec: RGATConv, (*ATTENTION, "bases"), attentive)

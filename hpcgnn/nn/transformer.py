@@ -52,7 +52,7 @@ class TransformerConv(Heads):
             layer=self.layer,
             scores=RowScores(self.heads, weight=weight, edge=edge),
         )
-        return self.own(x) + self.joined(y)
+        return self.own(x).add_(self.joined(y))
 
 
 MODEL = ModelEntry(lambda spec: TransformerConv, ATTENTION, attentive)

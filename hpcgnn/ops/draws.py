@@ -19,6 +19,7 @@ from typing import Any, cast
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import recycled
 from hpcgnn.ops.row_tiles import in_rows
 
 
@@ -119,7 +120,7 @@ class _Dropout(torch.autograd.Function):
 
 def _apply(x: torch.Tensor, ids: torch.Tensor, key: int, p: float) -> torch.Tensor:
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = recycled(*x.shape, dtype=x.dtype)
     kernels.dropout(out, x, ids, key, p)
     return out
 
@@ -156,7 +157,7 @@ class _Done(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor, None]:
         (y,) = ctx.saved_tensors
-        out = torch.empty(y.shape, dtype=y.dtype)
+        out = recycled(*y.shape, dtype=y.dtype)
         ctx.activation.gradient(in_rows(gy.to(kernels.accumulation_dtype(y.dtype))), y, out)
         return out, None
 

@@ -11,6 +11,7 @@ The same rows travel, and the same rows return.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,11 +68,12 @@ class _ScoredAttention:
     ) -> tuple[torch.Tensor, Gradients]:
         """See `differentiable`. Kept are all, y, and the maximum and the inverse of the denominator (n_p, H)."""
         n, scores = len(x_dst), replace(self.scores, attention=attention, weight=weight)
-        y = x_dst.new_zeros(n, scores.width(x_src))
-        top, total = y.new_full((n, scores.heads), -torch.inf), y.new_zeros(n, scores.heads)
+        empty = partial(self.general.arena.empty, dtype=x_dst.dtype)
+        y, total = empty(n, scores.width(x_src)).zero_(), empty(n, scores.heads).zero_()
+        top = empty(n, scores.heads).fill_(-torch.inf)
         for part in self.parts(x_src, "halo_forward"):
             kernels.score_forward(x=x_dst, y=y, running_max=top, denominator=total, **self.given(scores, part))
-        share = torch.empty_like(total)
+        share = empty(n, scores.heads)
         kernels.attend_finish(y, top, total, top, None, share)
         return y, (x_src, x_dst, attention, weight, y, top, share)
 
@@ -87,7 +89,8 @@ class _ScoredAttention:
     ) -> Gradients:
         """See `differentiable`."""
         scores = replace(self.scores, attention=attention, weight=weight)
-        g_src, g_dst = torch.zeros_like(x_src) if wanted[0] else None, torch.zeros_like(x_dst)
+        like = self.general.arena.empty_like
+        g_src, g_dst = like(x_src).zero_() if wanted[0] else None, like(x_dst).zero_()
         g_attention, g_weight = (
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
             for each in (attention, weight)

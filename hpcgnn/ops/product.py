@@ -5,6 +5,7 @@ from typing import Any, cast
 import torch
 
 from hpcgnn import kernels
+from hpcgnn.memory.arena import recycled
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.row_tiles import in_rows
 
@@ -27,7 +28,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         x = in_rows(x)
-        out = x.new_empty(len(x), weight.shape[1])
+        out = recycled(len(x), weight.shape[1], dtype=x.dtype)
         kernels.multiply(out, x, weight, bias)
         ctx.save_for_backward(x, weight)
         return out
@@ -37,7 +38,7 @@ class _Product(torch.autograd.Function):
         (x, weight), (of_x, of_weight, of_bias) = ctx.saved_tensors, ctx.needs_input_grad
         if torch.is_grad_enabled():  # somebody wants gradients of these gradients
             return gy @ weight.t(), x.t() @ gy, gy.sum(0) if of_bias else None
-        gy, gx = in_rows(gy), x.new_empty(x.shape) if of_x else None
+        gy, gx = in_rows(gy), recycled(*x.shape, dtype=x.dtype) if of_x else None
         if not of_weight and not of_bias:
             kernels.multiply(cast(torch.Tensor, gx), gy, weight.t())
             return gx, None, None
