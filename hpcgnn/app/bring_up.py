@@ -21,7 +21,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph, open_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.resident import huge_pages
+from hpcgnn.memory.resident import huge_pages, set_allocator_policy
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
@@ -135,6 +135,7 @@ def bring_up(
     """
     comm = session.comm
     torch.set_num_threads(session.threads)
+    set_allocator_policy(session.threads)
     needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):

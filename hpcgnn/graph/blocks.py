@@ -97,7 +97,7 @@ class Block:
 
     def slice(self, first: int, last: int) -> "Block":
         """The block of its rows [first, last); of a block that stores all rows."""
-        return replace(self, indptr=self.indptr[first : last + 1], rows=None, edge=None)
+        return replace(self, indptr=self.indptr[first : last + 1], rows=None)
 
 
 def own_block(

@@ -13,6 +13,9 @@ from hpcgnn.graph.blocks import Block
 # Odd multipliers that spread ids over 64 bits (golden ratio; Steele et al., OOPSLA'14).
 _SPREAD, _AGAIN = 0x9E3779B97F4A7C15 - 2**64, 0xBF58476D1CE4E5B9 - 2**64
 
+#: int32, from 0: of the largest tile so far.
+_numbers = torch.empty(0, dtype=torch.int32)
+
 
 @dataclass(frozen=True)
 class EdgeTile:
@@ -38,10 +41,14 @@ class EdgeTile:
     column_ids: torch.Tensor | None
     consecutive: slice | None = None
 
-    @cached_property
+    @property
     def each(self) -> torch.Tensor:
-        """int32 (E,): numbers of the edges, from 0."""
-        return torch.arange(len(self.sources), dtype=torch.int32)
+        """int32 (E,): numbers of the edges, from 0; nobody writes to them."""
+        global _numbers
+        numbers = _numbers  # other threads may replace them
+        if len(numbers) < len(self.sources):
+            numbers = _numbers = torch.arange(len(self.sources), dtype=torch.int32)
+        return numbers[: len(self.sources)]
 
     @cached_property
     def segment(self) -> torch.Tensor:

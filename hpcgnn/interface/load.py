@@ -101,9 +101,11 @@ def load(  # noqa: PLR0913 - callers name them
 
         count = config.run.threads or torch.get_num_threads()
         torch.set_num_threads(count)
+        set_allocator_policy(count)
         return load_graph(communicator_of(comm, count), config, self_loops is not None, widest, edges)
     session = session_of_script(config.run.threads or None, config.run.watchdog)
     torch.set_num_threads(session.threads)
+    set_allocator_policy(session.threads)
     start_logging(session.comm.rank)
     return load_graph(session.comm, config, self_loops is not None, widest, edges)
 

@@ -19,8 +19,14 @@ from pathlib import Path
 _ENTRY, _AT_ONCE = 8, 1 << 20
 _HIGHEST = _ENTRY - 1 if sys.byteorder == "little" else 0
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-MMAP_THRESHOLD, TRIM_THRESHOLD = 1 << 22, 1 << 24
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
+#: From so many threads on, steps are so large and so fast that returning memory to the system counts.
+MANY_THREADS = 8
+
+#: (bytes of the smallest tensor that has a mapping of its own, bytes that may be free on the heap): of malloc, with few
+#: threads, with many, and now.
+FEW, MANY = (1 << 22, 1 << 24), (sys.maxsize, (1 << 31) - 1)
+thresholds = FEW
 
 
 def status(field: str) -> int:
@@ -96,23 +102,27 @@ def mapped_bytes(mappings: Iterable[tuple[int, int]]) -> int:
     return found
 
 
-def set_allocator_policy() -> bool:
-    """Fix glibc's mmap threshold. Call this before the first import of torch.
+def set_allocator_policy(threads: int = 1) -> bool:
+    """Fix glibc's thresholds for a process of so many threads. Call this before the first import of torch, and again
+    when the number is known.
 
     Large tensors then return to the system when freed. Tiles of some edges, 2 MiB each (ops/row_tiles.py, with few
     threads), stay on the heap: otherwise each tile would touch fresh pages. By default the threshold rises with every
-    large freed block, and freed tensors stay on the heap. The function does not change other C libraries.
+    large freed block, and freed tensors stay on the heap. With MANY_THREADS or more all tensors stay there. One thread
+    gives pages back while the others wait: that took half of the serial time of functions of edges. The function does
+    not change other C libraries.
 
     Returns:
         whether the policy is in force.
     """
-    try:
-        libc = ctypes.CDLL(None)
-        return bool(libc.mallopt(_M_MMAP_THRESHOLD, MMAP_THRESHOLD)) and bool(
-            libc.mallopt(_M_TRIM_THRESHOLD, TRIM_THRESHOLD)
-        )
-    except (OSError, AttributeError):
-        return False
+    global thresholds
+    thresholds = MANY if threads >= MANY_THREADS else FEW
+    own, free = thresholds
+    mappings = {_M_MMAP_MAX: 0} if thresholds is MANY else {_M_MMAP_MAX: 1 << 16, _M_MMAP_THRESHOLD: own}
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        return all([mallopt(*each) for each in (*mappings.items(), (_M_TRIM_THRESHOLD, free))])
+    return False
 
 
 def import_torch_without_meta_kernels() -> None:

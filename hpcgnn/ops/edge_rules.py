@@ -53,13 +53,14 @@ class _ScoredAttention:
     scores: RowScores
 
     def parts(self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None) -> Iterator[StreamPart[Block]]:
-        """The blocks with their rows of x. sums: where returned gradients are added, or None."""
-        returns = None if sums is None else Returns(sums)
-        return self.general.stream(StreamInput(x, draw=self.general.seed(self.rule)), kind, returns)
+        """The blocks with their rows of x. sums: where returned gradients are added, backwards, or None."""
+        backwards = kind == "halo_backward"
+        given = StreamInput(x, draw=self.general.seed(self.rule), interior=not backwards)
+        return self.general.stream(given, kind, None if sums is None else Returns(sums))
 
     def given(self, scores: RowScores, part: StreamPart[Block]) -> dict[str, Any]:
         """The kernels' arguments of a part's edges."""
-        ids = self.general.ids, self.general.column_ids(part.block, len(part.rows))
+        ids = self.general.ids[part.at], self.general.column_ids(part.block, len(part.rows))
         dropout = (self.rule.p, self.rule.key, *ids) if self.rule.p else None
         return replace(scores, places=part.block.edge, dropout=dropout).given(part.rows) | _of_block(part.block)
 
@@ -69,12 +70,19 @@ class _ScoredAttention:
         """See `differentiable`. Kept are all, y, and the maximum and the inverse of the denominator (n_p, H)."""
         n, scores = len(x_dst), replace(self.scores, attention=attention, weight=weight)
         empty = partial(self.general.arena.empty, dtype=x_dst.dtype)
-        y, total = empty(n, scores.width(x_src)).zero_(), empty(n, scores.heads).zero_()
-        top = empty(n, scores.heads).fill_(-torch.inf)
+        y, (top, total, share) = empty(n, scores.width(x_src)), (empty(n, scores.heads) for _ in range(3))
+        outer = slice(0, self.general.stream.edges.first_interior)
+        interior = slice(outer.stop, n)  # rows whose edges come together
+        if outer.stop:
+            y[outer].zero_()
+            total[outer].zero_()
+            top[outer].fill_(-torch.inf)
         for part in self.parts(x_src, "halo_forward"):
-            kernels.score_forward(x=x_dst, y=y, running_max=top, denominator=total, **self.given(scores, part))
-        share = empty(n, scores.heads)
-        kernels.attend_finish(y, top, total, top, None, share)
+            sums: dict[str, Any] = {"y": y[part.at], "running_max": top[part.at], "denominator": total[part.at]}
+            kernels.score_forward(x=x_dst[part.at], complete=part.complete, **sums, **self.given(scores, part))
+        for rows, unfinished in ((outer, y[outer]), (interior, None)):
+            if rows.start < rows.stop:
+                kernels.attend_finish(unfinished, top[rows], total[rows], top[rows], None, share[rows])
         return y, (x_src, x_dst, attention, weight, y, top, share)
 
     def backward(

@@ -12,6 +12,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.graph.edge_tiles import EdgeTile
 from hpcgnn.memory.arena import Arena
+from hpcgnn.memory.resident import MANY_THREADS
 from hpcgnn.memory.stored_rows import StoredRows
 
 # Rows that one thread works on at a time: they stay in the cache from one step to the next, and a product of so many
@@ -23,9 +24,9 @@ TILE_ROWS = 2048
 # tile one by one, which is serial work: tiles are larger there (see kernels.convolves).
 MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
-# With so many threads or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
+# With MANY_THREADS or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
 # The most bounds the memory.
-EDGE_TILE_BYTES, FEW_THREADS, MOST_EDGE_SHARES = 1 << 21, 8, 64
+EDGE_TILE_BYTES, MOST_EDGE_SHARES = 1 << 21, 64
 # A function of rows that is one kernel makes nothing else on the way. Its tiles are so many times as large.
 KERNEL_TILES = 4
 # Set by those who try out what a process of other threads would hold.
@@ -49,7 +50,7 @@ def edge_tile_bytes() -> int:
     tile wakes all threads once.
     """
     threads = torch.get_num_threads()
-    return EDGE_TILE_BYTES * (1 if threads < FEW_THREADS else min(threads, MOST_EDGE_SHARES))
+    return EDGE_TILE_BYTES * (1 if threads < MANY_THREADS else min(threads, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager
@@ -70,7 +71,7 @@ def row_tiles(num_rows: int, first: int = 0) -> list[slice]:
 
 def tiles_or_all(num_rows: int, all_at_once: bool) -> list[slice]:
     """The same, or one slice where that is possible and there are many threads: they wait for each other after each."""
-    if num_rows and all_at_once and torch.get_num_threads() >= FEW_THREADS:
+    if num_rows and all_at_once and torch.get_num_threads() >= MANY_THREADS:
         return [slice(0, num_rows)]
     return row_tiles(num_rows)
 
