@@ -70,11 +70,11 @@
 #define HG_ELU_STEP(type, c, num) store_##type(out, c, num, elu_lanes_##type(load_##type(x, c, num)));
 #define HG_BIAS_GRADIENT_STEP(type, vector, c, width)                                                                  \
     {                                                                                                                  \
-        vector sum = load_##type(sums, c, width);                                                                      \
-        HG_UNROLL                                                                                                      \
-        for (int k = 0; k < num; k++)                                                                                  \
-            sum += load_##type(gy + k * stride, c, width);                                                             \
-        store_##type(sums, c, width, sum);                                                                             \
+        vector sum = load_##type(gy, c, width);                                                                        \
+        if (num == 4)           /* pairs: rows wait for each other once, not four times */                             \
+            sum = (sum + load_##type(gy + stride, c, width)) +                                                         \
+                  (load_##type(gy + 2 * stride, c, width) + load_##type(gy + 3 * stride, c, width));                   \
+        store_##type(sums, c, width, load_##type(sums, c, width) + sum);                                               \
     }
 #define HG_NORMALISE_STEP(type, vector, c, num)                                                                        \
     {                                                                                                                  \

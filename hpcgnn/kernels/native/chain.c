@@ -14,6 +14,7 @@
 #include "products.h"
 #include "table.h"
 
+#define HG_LINE 16                  /* floats of a cache line */
 #define HG_CHAIN_SHARES 64          /* at most */
 #define HG_CHAIN_SHARE_ROWS 1024    /* at most, until there are HG_CHAIN_SHARES */
 
@@ -55,6 +56,22 @@ static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const flo
                       const int32_t *index, int64_t first, int64_t num, int add)
 {
     c->table->products.take_rows(to, to_stride, from, stride, index, first, num, c->a->width, add);
+}
+
+/* Part k of the maps' of rows from `first` on, which will soon be read or, with `write`, written: a few before each map, as many as
+ * the processor has on its way beside the products. */
+static inline void ask_for(const hg_chain *c, const float *from, int64_t stride, const int32_t *index, int64_t first,
+                           int64_t k, int write)
+{
+    const int64_t maps = c->a->maps, end = hg_least(first + (k + 1) * HG_ROWS / maps, c->a->rows);
+    for (int64_t i = first + k * HG_ROWS / maps; from && i < end; i++)
+        for (int64_t at = 0; at < c->a->width; at += HG_LINE) {
+            const float *line = from + (index ? index[i] : i) * stride + at;
+            if (write)
+                __builtin_prefetch(line, 1);
+            else
+                __builtin_prefetch(line);
+        }
 }
 
 static int threads_for(const hg_chain_args *a, int num_threads)
@@ -136,6 +153,10 @@ static void block_forward(const hg_chain *c, const hg_chain_block *b, int64_t fi
         float *h = b->hidden + k * b->step;
         const int last = k == a->maps - 1 && !a->scale;
         const hg_weights w = map_of(c, k);
+        ask_for(c, a->z, a->z_stride, a->z_index, first + HG_ROWS, k, 0);
+        ask_for(c, a->more, a->more_stride, a->more_index, first + HG_ROWS, k, 0);
+        ask_for(c, a->x, a->x_stride, NULL, first + HG_ROWS, k, 0);
+        ask_for(c, y ? a->y : NULL, a->y_stride, NULL, first, k, 1);
         activate(c, h, b->product, c->stride, num);
         if (!last || y)
             hg_multiply_block(&w, last ? y : b->product, last ? a->y_stride : c->stride, h, width, a->biases + k * width,
@@ -200,6 +221,9 @@ static void block_backward(const hg_chain *c, const hg_chain *back, const hg_cha
         const float *h = b->hidden + k * b->step;
         float *of_map = sums + k * width * (width + 1);
         const hg_weights w = map_of(back, k);
+        ask_for(c, a->gy, a->gy_stride, a->gy_index, first + HG_ROWS, k, 0);
+        ask_for(c, a->gz, a->gz_stride, NULL, first, k, 1);
+        ask_for(c, a->x ? a->gx : NULL, a->gx_stride, NULL, first, k, 1);
         c->table->of[HG_F32]->between.bias_gradient(of_map + width * width, g, stride, num, width);
         multiply_transposed(&w, of_map, h, width, g, stride, num);
         hg_multiply_block(&w, next, stride, g, stride, NULL, num, 0, &none);

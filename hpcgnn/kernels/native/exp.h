@@ -22,13 +22,11 @@ HG_INLINE hg_exp_f32 exp_within_f32(hg_exp_f32 x)
     const hg_exp_f32 zero = {0}, magic = zero + 12582912.0f;
     const hg_exp_f32 shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
     const hg_exp_f32 r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    hg_exp_f32 p = zero + 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
+    const hg_exp_f32 square = r * r;        /* pairs of terms side by side: half as long a wait as one behind the other */
+    hg_exp_f32 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * square + (r * 8.3334519073e-3f + 4.1665795894e-2f);
+    p = p * square + (r * 1.6666665459e-1f + 5.0000001201e-1f);
+    p = p * square + r + 1.0f;
     hg_exp_f32 result = p * (hg_exp_f32)(((hg_exp_u32)shifted << 23) + 0x3f800000);
     HG_ROUNDED(result);
     return result;
