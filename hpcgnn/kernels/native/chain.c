@@ -64,8 +64,9 @@ static inline void ask_for(const hg_chain *c, const float *from, int64_t stride,
                            int64_t k, int write)
 {
     const int64_t maps = c->a->maps, end = hg_least(first + (k + 1) * HG_ROWS / maps, c->a->rows);
+    const int64_t width = hg_least(c->a->width, 2 * HG_LINE);     /* the processor finds lines behind these by itself */
     for (int64_t i = first + k * HG_ROWS / maps; from && i < end; i++)
-        for (int64_t at = 0; at < c->a->width; at += HG_LINE) {
+        for (int64_t at = 0; at < width; at += HG_LINE) {
             const float *line = from + (index ? index[i] : i) * stride + at;
             if (write)
                 __builtin_prefetch(line, 1);
