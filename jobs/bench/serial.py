@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import runpy
 import statistics
 import subprocess
 import sys
@@ -56,6 +57,9 @@ void GOMP_parallel(void (*function)(void *), void *data, unsigned num_threads, u
 }
 """
 
+#: The environment variable with a plugin beside this one: a run has one.
+WITH = "HPCGNN_SERIAL_PLUGIN"
+
 
 def counted():
     """(processor nanoseconds, those of this thread outside regions, regions) so far."""
@@ -81,7 +85,7 @@ def medians(options, library, folder, threads):
     """The medians of `counted` over the epochs of a process with so many threads."""
     command = [sys.executable, "-m", "hpcgnn", "train", "--graph", options.graph, "--run-dir", folder / str(threads)]
     command += ["--threads", threads, "--epochs", options.epochs + 3, "--plugin", __file__, *options.more]
-    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads)}
+    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), WITH: options.plugin or ""}
     done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True)
     found = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("counted")]
     if done.returncode or not found:
@@ -95,6 +99,7 @@ def main():
     parser.add_argument("--graph", required=True, help="graph file")
     parser.add_argument("--threads", type=int, default=64, help="number of threads (default: 64)")
     parser.add_argument("--epochs", type=int, default=3, help="epochs that count (default: 3)")
+    parser.add_argument("--plugin", help="a file with the model")
     parser.add_argument("more", nargs="*", help="after --: options of `hpcgnn train`")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="serial-") as folder:
@@ -113,3 +118,5 @@ else:
     from hpcgnn.plugins.registry import TRAINER_PLUGINS
 
     TRAINER_PLUGINS.register("serial", plugin)
+    if file := os.environ.get(WITH):
+        runpy.run_path(file)
