@@ -4,6 +4,9 @@ import contextlib
 import gc
 import mmap
 import random
+import subprocess
+import sys
+import threading
 from collections import deque
 
 import numpy as np
@@ -11,7 +14,8 @@ import torch
 from hypothesis import given, settings, strategies
 
 from hpcgnn.memory import resident
-from hpcgnn.memory.arena import GRAIN, SMALL, Arena
+from hpcgnn.memory.arena import GRAIN, SMALL, Arena, recycled
+from hpcgnn.nn.linear import Linear
 
 ROW = SMALL // 4  # numbers of float32 in the smallest tensor that the arena makes
 
@@ -85,3 +89,47 @@ def test_memory_that_the_collector_returns_is_taken_once():
     gc.collect()
     assert arena.taken == sum(tensor.nbytes for tensor in alive)
     assert sum(arena.free_sizes()) == arena.nbytes - arena.taken
+
+
+def test_operators_take_memory_of_their_threads_arena():
+    """Those that know no graph, too; a thread without an arena has malloc's, and so has one whose arena is gone."""
+    found = []
+
+    def run(arena):
+        linear = Linear(ROW // 64, ROW // 64)
+        x = torch.zeros(64, ROW // 64, requires_grad=True)
+        y = linear(x)
+        found.append([arena is not None and arena.holds(each) for each in (y, *torch.autograd.grad(y.sum(), x))])
+
+    def of_rank():
+        arena = Arena().serve()
+        run(arena)
+        del arena
+        assert not Arena().holds(recycled(ROW, dtype=torch.float32))
+        run(None)
+
+    thread = threading.Thread(target=of_rank)
+    thread.start()
+    thread.join()
+    assert found == [[True, True], [False, False]]
+
+
+POLICY = """
+import torch
+from hpcgnn.memory.resident import heap_bytes, set_allocator_policy
+free = []
+for threads in (1, 8, 1):
+    in_force = set_allocator_policy(threads)
+    tensors = [torch.zeros(1 << 24) for _ in range(2)]
+    del tensors[0], tensors
+    free.append(heap_bytes()[1] >> 20)
+    assert in_force
+print(*free)
+"""
+
+
+def test_many_threads_keep_what_is_free():
+    done = subprocess.run([sys.executable, "-c", POLICY], capture_output=True, text=True, check=True)
+    few, many, again = map(int, done.stdout.split())
+    assert few < 32 <= 128 <= many, f"MiB that malloc keeps: {done.stdout}"
+    assert again < 32

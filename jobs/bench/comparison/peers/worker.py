@@ -84,7 +84,7 @@ def versions(packages):
 
 def main():
     options = arguments()
-    in_force = set_allocator_policy()
+    in_force = set_allocator_policy(options.threads)
     import torch  # after the allocator's policy
     from graph_file import read_graph, toy_graph
 
