@@ -14,7 +14,7 @@ from torch.nn.functional import leaky_relu
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.linear import Linear, together
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
@@ -52,11 +52,12 @@ class GATv2Conv(Heads):
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
+        source, target = together(x, self.source, self.target)
         y = graph.propagate(
             self.message,
             "softmax",
-            x_src=self.source(x),
-            x_dst=self.target(x),
+            x_src=source,
+            x_dst=target,
             edge=edge,
             dropout=self.p,
             layer=self.layer,

@@ -9,7 +9,7 @@ from torch import nn
 
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.product import product
+from hpcgnn.ops.product import product, products
 
 #: (parameter of one or two dimensions, a): drawn from U(-a, a).
 Bounded = tuple[torch.Tensor, float]
@@ -51,6 +51,11 @@ class Linear(nn.Module):
 
     def forward(self, x: Input) -> torch.Tensor:
         return product(x, self.weight, self.bias)
+
+
+def together(x: Input, *maps: Linear) -> tuple[torch.Tensor, ...]:
+    """The results of several maps of x (see `products`)."""
+    return products(x, *((each.weight, each.bias) for each in maps))
 
 
 def initialise(model: nn.Module, random: Randomness) -> None:

@@ -30,7 +30,7 @@ from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Model
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.product import product
+from hpcgnn.ops.product import products
 from hpcgnn.traits import LayerTraits
 
 
@@ -114,7 +114,7 @@ class RGATConv(Heads):
         per_head = self.bases.unflatten(2, (self.heads, self.width))
         parts = [self.bases, *((per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst))]
         weight = torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
-        projected = product(x, weight)
+        own, projected = products(x, (self.own.weight, self.own.bias), (weight, None))
         halves = self.num_bases * self.heads
         source, target = projected.split([projected.shape[1] - halves, halves], 1)
         y = graph.propagate(
@@ -127,7 +127,7 @@ class RGATConv(Heads):
             layer=self.layer,
             scores=RowScores(self.heads, slope=self.slope, weight=self.coefficients, edge=relation, mixed=True),
         )
-        return self.own(x).add_(self.joined(y))
+        return own.add_(self.joined(y))
 
 
 RGAT = ModelEntry(lambda spec: RGATConv, (*ATTENTION, "bases"), attentive)

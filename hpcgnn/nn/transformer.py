@@ -13,7 +13,7 @@ import torch
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear
+from hpcgnn.nn.linear import Linear, together
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.traits import LayerTraits
@@ -42,17 +42,18 @@ class TransformerConv(Heads):
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
+        own, key_value, query = together(x, self.own, self.key_value, self.query)
         y = graph.propagate(
             self.message,
             "softmax",
-            x_src=self.key_value(x),
-            x_dst=self.query(x) / math.sqrt(self.width),
+            x_src=key_value,
+            x_dst=query / math.sqrt(self.width),
             edge=edge,
             dropout=self.p,
             layer=self.layer,
             scores=RowScores(self.heads, weight=weight, edge=edge),
         )
-        return self.own(x).add_(self.joined(y))
+        return own.add_(self.joined(y))
 
 
 MODEL = ModelEntry(lambda spec: TransformerConv, ATTENTION, attentive)

@@ -1,6 +1,6 @@
-"""A product of rows with a matrix of weights as one operator: all its gradients come from one pass over the rows."""
+"""Products of rows with matrices of weights as one operator: all gradients come from one pass over the rows each."""
 
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -9,6 +9,9 @@ from hpcgnn.memory.arena import recycled
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.row_tiles import in_rows
 
+#: A weight (d_in, d_out), and a bias (d_out,) or None.
+Map = tuple[torch.Tensor, torch.Tensor | None]
+
 
 def product(x: Input, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x (n, d_in) weight (d_in, d_out) + bias (d_out,) or None, differentiable in all three.
@@ -16,32 +19,50 @@ def product(x: Input, weight: torch.Tensor, bias: torch.Tensor | None = None) ->
     All are of one dtype. Products of float32 and float64 are the kernels' (see kernels/projection.py). Others are
     torch's, and those of sparse features their own.
     """
+    return products(x, (weight, bias))[0]
+
+
+def products(x: Input, *maps: Map) -> tuple[torch.Tensor, ...]:
+    """The product of x with each map. One gradient of x gets those by all of them: autograd would add up two."""
     if not isinstance(x, torch.Tensor):
-        y = x @ weight
-        return y if bias is None else y.add_(bias)
-    if x.dim() == 2 and x.dtype == weight.dtype and x.dtype in (torch.float32, torch.float64):
-        return cast(torch.Tensor, _Product.apply(x, weight, bias))
-    return torch.nn.functional.linear(x, weight.t(), bias)
+        made = [(x @ weight, bias) for weight, bias in maps]
+        return tuple(y if bias is None else y.add_(bias) for y, bias in made)
+    if x.dim() == 2 and x.dtype in (torch.float32, torch.float64) and all(x.dtype == w.dtype for w, _ in maps):
+        return _Products.apply(x, *(each for pair in maps for each in pair))
+    return tuple(torch.nn.functional.linear(x, weight.t(), bias) for weight, bias in maps)
 
 
-class _Product(torch.autograd.Function):
+class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        x = in_rows(x)
-        out = recycled(len(x), weight.shape[1], dtype=x.dtype)
-        kernels.multiply(out, x, weight, bias)
-        ctx.save_for_backward(x, weight)
-        return out
+    def forward(ctx: Any, x: torch.Tensor, *maps: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        """maps: weight, bias, weight, bias, …"""
+        x, weights, made = in_rows(x), [each for each in maps[::2] if each is not None], []
+        for weight, bias in zip(weights, maps[1::2], strict=True):
+            made.append(recycled(len(x), weight.shape[1], dtype=x.dtype))
+            kernels.multiply(made[-1], x, weight, bias)
+        ctx.save_for_backward(x, *weights)
+        ctx.set_materialize_grads(False)
+        return tuple(made)
 
     @staticmethod
-    def backward(ctx: Any, gy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (x, weight), (of_x, of_weight, of_bias) = ctx.saved_tensors, ctx.needs_input_grad
-        if torch.is_grad_enabled():  # somebody wants gradients of these gradients
-            return gy @ weight.t(), x.t() @ gy, gy.sum(0) if of_bias else None
-        gy, gx = in_rows(gy), recycled(*x.shape, dtype=x.dtype) if of_x else None
-        if not of_weight and not of_bias:
-            kernels.multiply(cast(torch.Tensor, gx), gy, weight.t())
-            return gx, None, None
-        g_weight, g_bias = torch.zeros(weight.shape, dtype=x.dtype), weight.new_zeros(weight.shape[1])
-        kernels.project_backward(gx, g_weight, x, gy, weight, y_sums=g_bias if of_bias else None)
-        return gx, g_weight, g_bias if of_bias else None
+    def backward(ctx: Any, *gys: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        (x, *weights), (of_x, *wanted) = ctx.saved_tensors, ctx.needs_input_grad
+        gx: torch.Tensor | None = None
+        found: list[torch.Tensor | None] = []
+        for gy, weight, of_weight, of_bias in zip(gys, weights, wanted[::2], wanted[1::2], strict=True):
+            g_weight = g_bias = None
+            if gy is not None and torch.is_grad_enabled():  # somebody wants gradients of these gradients
+                gx = gy @ weight.t() if gx is None else gx + gy @ weight.t()
+                g_weight, g_bias = x.t() @ gy, gy.sum(0) if of_bias else None
+            elif gy is not None:
+                gy, add = in_rows(gy), gx is not None
+                if of_x and gx is None:
+                    gx = recycled(*x.shape, dtype=x.dtype)
+                if of_weight or of_bias:
+                    g_weight, g_bias = torch.zeros(weight.shape, dtype=x.dtype), weight.new_zeros(weight.shape[1])
+                    sums = g_bias if of_bias else None
+                    kernels.project_backward(gx, g_weight, x, gy, weight, y_sums=sums, add=add)
+                elif gx is not None:
+                    kernels.multiply(gx, gy, weight.t(), add=add)
+            found += [g_weight, g_bias if of_bias else None]
+        return gx, *found
