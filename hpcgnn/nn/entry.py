@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from hpcgnn.nn.graph import Graph
 from hpcgnn.nn.linear import Bounded, Linear, glorot_bound
 from hpcgnn.nn.model import Activation, Model, traits_of
 from hpcgnn.nn.spec import PLAIN, ModelSpec
+from hpcgnn.ops.draws import elu_
 from hpcgnn.ops.layer_input import Input
 from hpcgnn.ops.product import product
 from hpcgnn.traits import LayerTraits
@@ -170,7 +171,7 @@ def attentive(layer: type[Heads], spec: ModelSpec) -> Model:
         d_in = convs[-1].d_out
     widths = (d_first, *[conv.d_out for conv in convs])
     # In place, but where the gradient of the fused layer needs its output.
-    activation = partial(torch.nn.functional.elu, inplace=layer.traits.activation is None)
+    activation = elu_ if layer.traits.activation is None else torch.nn.functional.elu
     return Model(spec, convs, handed_on(spec, widths), activation, before)
 
 

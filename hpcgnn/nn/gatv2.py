@@ -14,9 +14,10 @@ from torch.nn.functional import leaky_relu
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive, with_residual
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear, together
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import products
 from hpcgnn.traits import LayerTraits
 
 
@@ -52,7 +53,7 @@ class GATv2Conv(Heads):
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
-        source, target = together(x, self.source, self.target)
+        source, target = products(x, self.source.map, self.target.map)
         y = graph.propagate(
             self.message,
             "softmax",

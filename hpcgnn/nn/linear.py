@@ -9,7 +9,7 @@ from torch import nn
 
 from hpcgnn.ops.draws import Randomness
 from hpcgnn.ops.layer_input import Input
-from hpcgnn.ops.product import product, products
+from hpcgnn.ops.product import Map, product
 
 #: (parameter of one or two dimensions, a): drawn from U(-a, a).
 Bounded = tuple[torch.Tensor, float]
@@ -49,13 +49,13 @@ class Linear(nn.Module):
         found: list[Bounded] = [(self.weight, bound if self._start == "torch" else glorot_bound(*self.weight.shape))]
         return found if self.bias is None or self._start == "glorot" else [*found, (self.bias, bound)]
 
+    @property
+    def map(self) -> Map:
+        """(weight, bias), for `products`."""
+        return self.weight, self.bias
+
     def forward(self, x: Input) -> torch.Tensor:
         return product(x, self.weight, self.bias)
-
-
-def together(x: Input, *maps: Linear) -> tuple[torch.Tensor, ...]:
-    """The results of several maps of x (see `products`)."""
-    return products(x, *((each.weight, each.bias) for each in maps))
 
 
 def initialise(model: nn.Module, random: Randomness) -> None:

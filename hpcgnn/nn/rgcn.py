@@ -114,9 +114,8 @@ class RGATConv(Heads):
         per_head = self.bases.unflatten(2, (self.heads, self.width))
         parts = [self.bases, *((per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst))]
         weight = torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
-        own, projected = products(x, (self.own.weight, self.own.bias), (weight, None))
-        halves = self.num_bases * self.heads
-        source, target = projected.split([projected.shape[1] - halves, halves], 1)
+        of_source, of_target = weight.tensor_split([-self.num_bases * self.heads], 1)
+        own, source, target = products(x, self.own.map, (of_source, None), (of_target, None))
         y = graph.propagate(
             self.message,
             "softmax",

@@ -7,15 +7,17 @@ heads × width). Features of edges do not travel.
 """
 
 import math
+from typing import cast
 
 import torch
 
 from hpcgnn.kernels import RowScores
 from hpcgnn.nn.entry import ATTENTION, Heads, ModelEntry, attentive
 from hpcgnn.nn.graph import Graph
-from hpcgnn.nn.linear import Linear, together
+from hpcgnn.nn.linear import Linear
 from hpcgnn.nn.spec import ModelSpec
 from hpcgnn.ops.layer_input import Input
+from hpcgnn.ops.product import products
 from hpcgnn.traits import LayerTraits
 
 
@@ -42,12 +44,13 @@ class TransformerConv(Heads):
 
     def forward(self, graph: Graph, x: Input) -> torch.Tensor:
         edge, weight = (None, None) if self.edge is None else (graph.edge_features, self.edge.weight)
-        own, key_value, query = together(x, self.own, self.key_value, self.query)
+        query_weight, query_bias = (cast(torch.Tensor, each) / math.sqrt(self.width) for each in self.query.map)
+        own, key_value, query = products(x, self.own.map, self.key_value.map, (query_weight, query_bias))
         y = graph.propagate(
             self.message,
             "softmax",
             x_src=key_value,
-            x_dst=query / math.sqrt(self.width),
+            x_dst=query,
             edge=edge,
             dropout=self.p,
             layer=self.layer,

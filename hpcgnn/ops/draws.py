@@ -190,6 +190,27 @@ class ReluDropout(_Activation):
         return kernels.kept_scale(self.p)
 
 
+class _Elu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(torch.nn.functional.elu(x, inplace=True))
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gy: torch.Tensor) -> torch.Tensor:
+        (y,) = ctx.saved_tensors
+        out = recycled(*y.shape, dtype=y.dtype)
+        kernels.elu_gradient(out, in_rows(gy), y)
+        return out
+
+
+def elu_(x: torch.Tensor) -> torch.Tensor:
+    """elu(x) in the place of x (n, F), differentiably; the gradient is of the arena."""
+    rows = x.dim() == 2 and x.is_contiguous() and x.dtype in (torch.float32, torch.float64)
+    return cast(torch.Tensor, _Elu.apply(x)) if rows else torch.nn.functional.elu(x, inplace=True)
+
+
 class EluDropout(_Activation):
     """dropout_p(elu(x)), on the way into a product (see attention_layer.py)."""
 
