@@ -28,11 +28,11 @@ def products(x: Input, *maps: Map) -> tuple[torch.Tensor, ...]:
         made = [(x @ weight, bias) for weight, bias in maps]
         return tuple(y if bias is None else y.add_(bias) for y, bias in made)
     if x.dim() == 2 and x.dtype in (torch.float32, torch.float64) and all(x.dtype == w.dtype for w, _ in maps):
-        return _Products.apply(x, *(each for pair in maps for each in pair))
+        return _Product.apply(x, *(each for pair in maps for each in pair))
     return tuple(torch.nn.functional.linear(x, weight.t(), bias) for weight, bias in maps)
 
 
-class _Products(torch.autograd.Function):
+class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, *maps: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
         """maps: weight, bias, weight, bias, …"""
