@@ -19,6 +19,7 @@ from hpcgnn.comm.communicator import Communicator
 from hpcgnn.comm.session import Session
 from hpcgnn.engine.summary import versions
 from hpcgnn.errors import HpcgnnError
+from hpcgnn.memory.resident import use_threads
 from hpcgnn.terminal import tell
 
 RING_BYTES = 1 << 20
@@ -37,7 +38,7 @@ class Finding:
 def examine(session: Session) -> int:
     """Print the report on rank 0. Collective. Returns 0, or 1 if something is wrong on any rank."""
     comm = session.comm
-    torch.set_num_threads(session.threads)
+    use_threads(session.threads)
     ring, (places, advice) = _ring(comm), describe_affinity(session)
     said = comm.allgather_object((socket.gethostname(), [astuple(finding) for finding in _of_rank()]))
     everyone = [(host, [Finding(*each) for each in theirs]) for host, theirs in said]

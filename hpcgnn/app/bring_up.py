@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from hpcgnn.app.agreement import agree, facts_of_graph, facts_of_process
 from hpcgnn.app.choosing_maps import MADE_MAPS, choose_map
@@ -21,7 +20,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph, open_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.resident import huge_pages, set_allocator_policy
+from hpcgnn.memory.resident import huge_pages, use_threads
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
@@ -134,8 +133,7 @@ def bring_up(
         HpcgnnError: on all ranks together, before anything large is read.
     """
     comm = session.comm
-    torch.set_num_threads(session.threads)
-    set_allocator_policy(session.threads)
+    use_threads(session.threads)
     needs_labels = task_traits(config.task.task).labels if labelled is None else labelled
     with opened(config, comm, needs_labels, adapt=adapt) as (config, graph):
         with comm.together("planning the run"):

@@ -23,7 +23,7 @@ from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.schema import GraphMeta
 from hpcgnn.interface.loaded_graph import LoadedGraph, TrainingGraph
-from hpcgnn.memory.resident import set_allocator_policy, trim_heap
+from hpcgnn.memory.resident import set_allocator_policy, trim_heap, use_threads
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.choices import registry_choices
 from hpcgnn.plan.model_spec import DTYPES, check_features
@@ -100,12 +100,10 @@ def load(  # noqa: PLR0913 - callers name them
         from hpcgnn.comm.start_mpi import communicator_of  # it needs mpi4py, and one process needs none
 
         count = config.run.threads or torch.get_num_threads()
-        torch.set_num_threads(count)
-        set_allocator_policy(count)
+        use_threads(count)
         return load_graph(communicator_of(comm, count), config, self_loops is not None, widest, edges)
     session = session_of_script(config.run.threads or None, config.run.watchdog)
-    torch.set_num_threads(session.threads)
-    set_allocator_policy(session.threads)
+    use_threads(session.threads)
     start_logging(session.comm.rank)
     return load_graph(session.comm, config, self_loops is not None, widest, edges)
 

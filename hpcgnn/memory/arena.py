@@ -101,8 +101,8 @@ _THREAD = threading.local()
 def recycled(*shape: int, dtype: torch.dtype) -> torch.Tensor:
     """An uninitialised tensor of this thread's arena, for operators that know no graph; from malloc where it has none.
 
-    malloc gives memory of a large tensor back at once: this thread alone removes the pages, and the next one finds new
-    ones that are to be cleared.
+    malloc gives memory of a large tensor back at once: one thread removes its pages, and the next tensor needs new
+    ones, which the kernel clears.
     """
     found = getattr(_THREAD, "arena", None)
     arena = None if found is None else found()

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import types
+from collections import namedtuple
 from collections.abc import Iterable
 from mmap import PAGESIZE
 from pathlib import Path
@@ -23,10 +24,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4
 #: From so many threads on, steps are so large and so fast that returning memory to the system counts.
 MANY_THREADS = 8
 
-#: (bytes of the smallest tensor that has a mapping of its own, bytes that may be free on the heap): of malloc, with few
-#: threads, with many, and now.
-FEW, MANY = (1 << 22, 1 << 24), (sys.maxsize, (1 << 31) - 1)
-thresholds = FEW
+#: Of malloc. mapping: bytes of the smallest tensor outside the heap. free: bytes that may be free on the heap.
+Thresholds = namedtuple("Thresholds", "mapping free")
+FEW, MANY = Thresholds(1 << 22, 1 << 24), Thresholds(sys.maxsize, (1 << 31) - 1)
+_thresholds = FEW
 
 
 def status(field: str) -> int:
@@ -115,14 +116,28 @@ def set_allocator_policy(threads: int = 1) -> bool:
     Returns:
         whether the policy is in force.
     """
-    global thresholds
-    thresholds = MANY if threads >= MANY_THREADS else FEW
-    own, free = thresholds
-    mappings = {_M_MMAP_MAX: 0} if thresholds is MANY else {_M_MMAP_MAX: 1 << 16, _M_MMAP_THRESHOLD: own}
+    global _thresholds
+    many = threads >= MANY_THREADS
+    _thresholds = MANY if many else FEW
+    mappings = 0 if many else 1 << 16  # glibc's own number
+    options = {_M_MMAP_MAX: mappings, _M_MMAP_THRESHOLD: FEW.mapping, _M_TRIM_THRESHOLD: _thresholds.free}
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        return all([mallopt(*each) for each in (*mappings.items(), (_M_TRIM_THRESHOLD, free))])
+        return all([mallopt(*each) for each in options.items()])
     return False
+
+
+def malloc_thresholds() -> Thresholds:
+    """Those of this process."""
+    return _thresholds
+
+
+def use_threads(count: int) -> None:
+    """Let torch use so many threads, and malloc the policy for them."""
+    import torch
+
+    torch.set_num_threads(count)
+    set_allocator_policy(count)
 
 
 def import_torch_without_meta_kernels() -> None:

@@ -113,9 +113,9 @@ class RGATConv(Heads):
         # a·(x V) = x (V a), as in gat.py.
         per_head = self.bases.unflatten(2, (self.heads, self.width))
         parts = [self.bases, *((per_head * vector).sum(-1) for vector in (self.att_src, self.att_dst))]
-        weight = torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)
-        of_source, of_target = weight.tensor_split([-self.num_bases * self.heads], 1)
-        own, source, target = products(x, self.own.map, (of_source, None), (of_target, None))
+        of_values, of_source, of_target = (part.transpose(0, 1).flatten(1) for part in parts)
+        source_map = torch.cat([of_values, of_source], 1), None
+        own, source, target = products(x, self.own.map, source_map, (of_target, None))
         y = graph.propagate(
             self.message,
             "softmax",

@@ -216,7 +216,7 @@ class EluDropout(_Activation):
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """The same as a step of its own, differentiable; x is overwritten."""
-        return dropout(torch.nn.functional.elu(x, inplace=True), self.ids, self.key, self.p)
+        return dropout(elu_(x), self.ids, self.key, self.p)
 
     def of(self, rows: slice) -> kernels.Elu:
         """The action of kernels.project on some of the own rows, a slice."""

@@ -52,10 +52,13 @@ class _ScoredAttention:
     rule: Rule
     scores: RowScores
 
-    def parts(self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None) -> Iterator[StreamPart[Block]]:
-        """The blocks with their rows of x. sums: where returned gradients are added, backwards, or None."""
-        backwards = kind == "halo_backward"
-        given = StreamInput(x, draw=self.general.seed(self.rule), interior=not backwards)
+    def parts(
+        self, x: torch.Tensor, kind: str, sums: torch.Tensor | None = None, *, interior: bool = False
+    ) -> Iterator[StreamPart[Block]]:
+        """The blocks with their rows of x. sums: where returned gradients are added, or None. interior: as in
+        StreamInput.
+        """
+        given = StreamInput(x, draw=self.general.seed(self.rule), interior=interior)
         return self.general.stream(given, kind, None if sums is None else Returns(sums))
 
     def given(self, scores: RowScores, part: StreamPart[Block]) -> dict[str, Any]:
@@ -77,7 +80,7 @@ class _ScoredAttention:
             y[outer].zero_()
             total[outer].zero_()
             top[outer].fill_(-torch.inf)
-        for part in self.parts(x_src, "halo_forward"):
+        for part in self.parts(x_src, "halo_forward", interior=True):
             sums: dict[str, Any] = {"y": y[part.at], "running_max": top[part.at], "denominator": total[part.at]}
             kernels.score_forward(x=x_dst[part.at], complete=part.complete, **sums, **self.given(scores, part))
         for rows, unfinished in ((outer, y[outer]), (interior, None)):

@@ -22,6 +22,7 @@ from hpcgnn import kernels
 from hpcgnn.exchange.stream import Stream, StreamInput
 from hpcgnn.graph.split import EdgeList
 from hpcgnn.ops.operator_context import differentiable
+from hpcgnn.ops.product import product_in
 
 #: Along in-edges or along out-edges: the stream, what the edges carry, and their weights (E_p,).
 Direction = tuple[Stream, EdgeList, torch.Tensor]
@@ -34,7 +35,7 @@ class RelationalAggregation:
     """
 
     def __init__(self, inward: Direction, outward: Direction) -> None:
-        self.inward, self.outward = inward, outward
+        self.inward, self.outward, self.arena = inward, outward, inward[0].buffers.arena
 
     def __call__(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
         """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out),
@@ -47,7 +48,7 @@ class RelationalAggregation:
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
         sums = _sums(self.inward, x, coefficients, "halo_forward")
-        return self._product(sums, bases.flatten(0, 1)), (x, coefficients, bases)
+        return product_in(self.arena, sums, bases.flatten(0, 1)), (x, coefficients, bases)
 
     def backward(
         self,
@@ -60,16 +61,11 @@ class RelationalAggregation:
         """See `differentiable`."""
         side_by_side = bases.permute(1, 0, 2).flatten(1)
         g_bases, g_coefficients = torch.zeros_like(side_by_side), torch.zeros_like(coefficients)
-        transformed = self._product(x, side_by_side)  # x V_b of all bases
+        transformed = product_in(self.arena, x, side_by_side)  # x V_b of all bases
         sums = _sums(self.outward, gy, coefficients, "halo_backward", x=transformed, g_weight=g_coefficients)
-        gx = self.inward[0].buffers.arena.empty(*x.shape, dtype=x.dtype)
+        gx = self.arena.empty_like(x)
         kernels.project_backward(gx, g_bases, x, sums, side_by_side)
         return gx, g_coefficients, g_bases.unflatten(1, (len(bases), -1)).permute(1, 0, 2)
-
-    def _product(self, rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        out = self.inward[0].buffers.arena.empty(len(rows), weight.shape[1], dtype=rows.dtype)
-        kernels.multiply(out, rows, weight)
-        return out
 
 
 def _sums(

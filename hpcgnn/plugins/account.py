@@ -20,7 +20,7 @@ import torch
 
 from hpcgnn.engine.clock import PHASES
 from hpcgnn.graph.local import LocalGraph
-from hpcgnn.memory import resident
+from hpcgnn.memory.resident import FEW, malloc_thresholds
 
 if TYPE_CHECKING:
     from hpcgnn.engine.trainer import Trainer
@@ -44,7 +44,7 @@ def make_account(
     mpi_bytes: int = 0,
     code_bytes: int = 0,
     given_bytes: int = 0,
-    free_bytes: int = resident.FEW[1],
+    free_bytes: int = FEW.free,
 ) -> dict[str, dict[str, int]]:
     """Return {phase: {item: bytes}} for the phases of training and evaluation of this rank, after at least one step.
 
@@ -82,7 +82,7 @@ def make_account(
     lasting |= {MPI: mpi_bytes, CODE: code_bytes, OBJECTS: objects}
     if views.in_place is not None:
         lasting[SHARED] = views.in_place.own_bytes + views.in_place.common_bytes()
-    heap = min(resident.thresholds[1], max(profile.on_heap.values(), default=0), free_bytes)
+    heap = min(malloc_thresholds().free, max(profile.on_heap.values(), default=0), free_bytes)
     account = {}
     for phase in (*PHASES, "evaluation"):
         taken = profile.taken.get(phase, 0)

@@ -23,12 +23,12 @@ from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.exchange.buffers import HaloBuffers
-from hpcgnn.memory import resident
 from hpcgnn.memory.arena import Arena
 from hpcgnn.memory.resident import (
     PeakMemory,
     common_bytes,
     heap_bytes,
+    malloc_thresholds,
     resident_bytes,
     shared_bytes,
     trim_heap,
@@ -189,7 +189,7 @@ class LiveTensors(Onlooker):
             size = storage.nbytes()
             self._alive[storage._cdata] = StorageWeakRef(storage), size
             self._most += size
-            self._most_on_heap += size if size < resident.thresholds[0] else 0
+            self._most_on_heap += size if size < malloc_thresholds().mapping else 0
         if self._most > self.height or self._most_on_heap > self.on_heap:  # else no peak can have grown
             self._look()
         return result
@@ -197,7 +197,7 @@ class LiveTensors(Onlooker):
     def _look(self) -> None:
         self._alive = {key: entry for key, entry in self._alive.items() if not entry[0].expired()}
         sizes = [size for _, size in self._alive.values()]
-        self._most, self._most_on_heap = sum(sizes), sum(size for size in sizes if size < resident.thresholds[0])
+        self._most, self._most_on_heap = sum(sizes), sum(size for size in sizes if size < malloc_thresholds().mapping)
         self.height = max(self.height, self._most)
         self.on_heap = max(self.on_heap, self._most_on_heap)
 

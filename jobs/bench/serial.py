@@ -57,8 +57,8 @@ void GOMP_parallel(void (*function)(void *), void *data, unsigned num_threads, u
 }
 """
 
-#: The environment variable with a plugin beside this one: a run has one.
-WITH = "HPCGNN_SERIAL_PLUGIN"
+#: The environment variable that names a plugin beside this one: a run takes one.
+PLUGIN = "HPCGNN_SERIAL_PLUGIN"
 
 
 def counted():
@@ -85,8 +85,8 @@ def medians(options, library, folder, threads):
     """The medians of `counted` over the epochs of a process with so many threads."""
     command = [sys.executable, "-m", "hpcgnn", "train", "--graph", options.graph, "--run-dir", folder / str(threads)]
     command += ["--threads", threads, "--epochs", options.epochs + 3, "--plugin", __file__, *options.more]
-    environment = os.environ | {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), WITH: options.plugin or ""}
-    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True)
+    more = {"LD_PRELOAD": str(library), "OMP_NUM_THREADS": str(threads), PLUGIN: options.plugin or ""}
+    done = subprocess.run([*map(str, command)], env=os.environ | more, capture_output=True, text=True)
     found = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("counted")]
     if done.returncode or not found:
         sys.exit(f"{threads} threads: exit code {done.returncode}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
@@ -118,5 +118,5 @@ else:
     from hpcgnn.plugins.registry import TRAINER_PLUGINS
 
     TRAINER_PLUGINS.register("serial", plugin)
-    if file := os.environ.get(WITH):
+    if file := os.environ.get(PLUGIN):
         runpy.run_path(file)

@@ -13,6 +13,7 @@ import torch
 from hpcgnn import kernels
 from hpcgnn.memory.arena import Arena
 from hpcgnn.ops.operator_context import differentiable
+from hpcgnn.ops.product import product_in
 from hpcgnn.ops.propagate import Remade
 from hpcgnn.ops.row_functions import RowFunction, Rows, add_row_gradients, parameters_of, result_of, tile_bytes
 
@@ -80,14 +81,8 @@ def products(
     """
     same, *made = differentiable(_Products(arena), x, first, second, bias)
     given = (arena, x.detach(), first.detach(), None), (arena, x.detach(), second.detach(), bias.detach())
-    one, other = (Remade(y, functools.partial(_product, *each)) for y, each in zip(made, given, strict=True))
+    one, other = (Remade(y, functools.partial(product_in, *each)) for y, each in zip(made, given, strict=True))
     return same, one, other
-
-
-def _product(arena: Arena, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    y = arena.empty(len(x), weight.shape[1], dtype=x.dtype)
-    kernels.multiply(y, x, weight, bias)
-    return y
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ class _Products:
         self, x: torch.Tensor, first: torch.Tensor, second: torch.Tensor, bias: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
-        made = _product(self.arena, x, first, None), _product(self.arena, x, second, bias)
+        made = product_in(self.arena, x, first), product_in(self.arena, x, second, bias)
         return (x, *made), (x, first, second)
 
     def backward(

@@ -16,6 +16,7 @@ from hpcgnn.errors import ConfigError
 from hpcgnn.extras.recipes.spreading import Spreading, as_logits
 from hpcgnn.graph.load import load_local_graph
 from hpcgnn.graphfile.label_files import CLASSIFICATION
+from hpcgnn.memory.resident import use_threads
 from hpcgnn.options.inputs import Inputs
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.plan.model_spec import DTYPES
@@ -46,7 +47,7 @@ def propagate_labels(config: Config, session: Session, request: LabelRequest) ->
     comm, dtype = session.comm, DTYPES[config.run.precision]
     start_logging(comm.rank)
     request_of_all = {"the request": str(request)}
-    torch.set_num_threads(session.threads)
+    use_threads(session.threads)
     with comm.together("looking where classes go", on_one=True):
         if request.output:
             check_results("--output", request.output, comm, files_read(config), request.force)

@@ -28,6 +28,7 @@ from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graph.own_rows import read_original_id
 from hpcgnn.graphfile.original_order import OriginalOrder
 from hpcgnn.graphfile.storage import GraphFile
+from hpcgnn.memory.resident import use_threads
 from hpcgnn.outputs.files import check_results, files_read
 from hpcgnn.placement.ownership import Ownership
 from hpcgnn.plan.model_spec import DTYPES
@@ -39,7 +40,7 @@ def propagate_features(config: Config, session: Session, request: HopRequest) ->
     """Write a copy of config.data.graph whose features are hops side by side. Collective. Returns 0."""
     comm, started = session.comm, time.perf_counter()
     start_logging(comm.rank)
-    torch.set_num_threads(session.threads)
+    use_threads(session.threads)
     with comm.together("looking where features go", on_one=True):
         check_results("--output", request.output, comm, files_read(config), request.force)
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@
             step(__VA_ARGS__, c, (last) - c)                                                                           \
     }
 
-#define HG_BETWEEN(type, element, vector, ints, exponential, lowest)                                                   \
+#define HG_BETWEEN(type, element, vector, exponential, lowest)                                                         \
     HG_INLINE vector load_##type(const void *row, int64_t column, int64_t num)                                         \
     {                                                                                                                  \
         vector v = {0};                                                                                                \
@@ -83,5 +83,5 @@
         store_##type(y, c, num, bias ? result + load_##type(bias, c, num) : result);                                   \
     }
 
-HG_BETWEEN(f32, float, hg_exp_f32, hg_exp_i32, exp_within_f32, HG_EXP_LOWEST_F32)
-HG_BETWEEN(f64, double, hg_exp_f64, hg_exp_i64, exp_within_f64, HG_EXP_LOWEST_F64)
+HG_BETWEEN(f32, float, hg_exp_f32, exp_within_f32, HG_EXP_LOWEST_F32)
+HG_BETWEEN(f64, double, hg_exp_f64, exp_within_f64, HG_EXP_LOWEST_F64)

@@ -14,7 +14,6 @@
 #include "products.h"
 #include "table.h"
 
-#define HG_LINE 16                  /* floats of a cache line */
 #define HG_CHAIN_SHARES 64          /* at most */
 #define HG_CHAIN_SHARE_ROWS 1024    /* at most, until there are HG_CHAIN_SHARES */
 
@@ -58,8 +57,8 @@ static void take_rows(const hg_chain *c, float *to, int64_t to_stride, const flo
     c->table->products.take_rows(to, to_stride, from, stride, index, first, num, c->a->width, add);
 }
 
-/* Part k of the maps' of rows from `first` on, which will soon be read or, with `write`, written: a few before each map, as many as
- * the processor has on its way beside the products. */
+/* Prefetches part k of a block's rows from `first` on, to be read or, with `write`, written. There is a part for each map: the
+ * processor fetches so few lines beside the products, and drops more. */
 static inline void ask_for(const hg_chain *c, const float *from, int64_t stride, const int32_t *index, int64_t first,
                            int64_t k, int write)
 {

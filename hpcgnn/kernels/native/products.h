@@ -9,6 +9,7 @@
 #include "table.h"
 
 #define HG_PANEL 16
+#define HG_LINE 16              /* numbers of a cache line */
 /* Rows that one thread multiplies with all panels, one after the other: a multiple of those in registers at a time. */
 #define HG_ROWS 48
 #define HG_PAD 16               /* numbers between rows: columns of rows of a power of two would share few sets of the cache */

@@ -9,7 +9,6 @@
 #define HG_HEIGHT (HG_VECTOR_BYTES == 64 ? 8 : 6)
 #define HG_ABREAST (HG_VECTOR_BYTES == 64 ? 2 : 1)
 #define HG_UNITS (HG_PANEL * 4 / HG_VECTOR_BYTES)       /* of a panel */
-#define HG_LINE 16              /* numbers of a cache line */
 #define HG_LINES_AHEAD ((HG_PANEL * HG_HEIGHT + HG_ROWS - 1) / HG_ROWS)
 typedef float product_unit __attribute__((vector_size(HG_VECTOR_BYTES)));
 typedef float product_loose __attribute__((vector_size(HG_VECTOR_BYTES), aligned(4), may_alias));

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from comparison.environments import ROOT
-from hpcgnn.memory import resident
+from hpcgnn.memory.resident import malloc_thresholds
 
 _ALLOCATOR_VARIABLES = ("GLIBC_TUNABLES", "LD_PRELOAD", "MALLOC_ARENA_MAX", "MALLOC_CONF", "OMP_WAIT_POLICY")
 
@@ -30,7 +30,7 @@ def describe_allocator():
     environment for all.
     """
     return {
-        "mmap_threshold_bytes": resident.FEW[0],
+        "mmap_threshold_bytes": malloc_thresholds().mapping,
         "variables": {name: os.environ[name] for name in _ALLOCATOR_VARIABLES if name in os.environ},
     }
 
