@@ -128,12 +128,12 @@ def set_allocator_policy(threads: int = 1) -> bool:
 
 
 def malloc_thresholds() -> Thresholds:
-    """Those of this process."""
+    """malloc's thresholds in this process."""
     return _thresholds
 
 
 def use_threads(count: int) -> None:
-    """Let torch use so many threads, and malloc the policy for them."""
+    """Set the number of torch's threads, and malloc's policy for it."""
     import torch
 
     torch.set_num_threads(count)
