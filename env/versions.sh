@@ -2,7 +2,8 @@
 # The quick tests with other versions of what the project needs, on a copy of the working tree.
 #
 #   bash env/versions.sh oldest     Python 3.11, and the floors that setup.cfg names
-#   bash env/versions.sh newest     the newest Python that this machine has, and the newest of all packages
+#   bash env/versions.sh newest     Python 3.14, of this machine or (as root, with debootstrap) of Debian's unstable suite, or the newest
+#                                   Python here; the newest of all packages
 #   bash env/versions.sh oldest --part core     some parts alone (bash env/test.sh --help lists them)
 #
 # HPCGNN_TORCH   the version of torch (default: that of env/constraints.txt; other versions bring gigabytes of a GPU's libraries)
@@ -17,17 +18,44 @@ case $which in
 esac
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
-(cd "$project" && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$copy"
+
+# The working tree, and the history, which tests of the repository itself need, in a new folder.
+copy_to() {
+    mkdir -p "$1"
+    (cd "$project" && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -cf - --ignore-failed-read) | tar -xf - -C "$1"
+    git clone --quiet --bare "$project" "$1/.git" && git -C "$1" config core.bare false && git -C "$1" reset --quiet
+}
+
+# Run this script in a root of Debian's unstable suite, which has Python 3.14. What it mounts goes with its namespace.
+in_debian() {
+    local root=$copy/debian packages=python3.14,python3.14-dev,python3.14-venv,ca-certificates,gcc,git,libc6-dev,procps
+    debootstrap --variant=minbase --include="$packages" sid "$root" > "$copy/debootstrap.log" || { tail -3 "$copy/debootstrap.log" >&2; return 1; }
+    cp -L /etc/hosts /etc/resolv.conf "$root/etc/"
+    [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    copy_to "$root/hpcgnn"
+    unshare --mount bash -euc 'for each in dev proc sys; do mount --rbind "/$each" "$1/$each"; done
+        mount -t tmpfs tmpfs "$1/dev/shm" && shift && exec chroot "$@"' in_debian "$root" "$root" \
+        env -u HPCGNN_PYTHON -u PYTHONPATH -u VIRTUAL_ENV -u PIP_FIND_LINKS HOME=/root TMPDIR=/tmp bash /hpcgnn/env/versions.sh newest "$@"
+}
 torch=$(grep '^torch==' "$project/env/constraints.txt")
 [ -z "${HPCGNN_TORCH:-}" ] || torch="torch==$HPCGNN_TORCH"
+copy_to "$copy"
 case $which in
     oldest)
         export HPCGNN_PYTHON=${HPCGNN_PYTHON:-python3.11}
-        # What the tests need besides fits itself to these.
-        floors=$(sed -n '/^install_requires/,/^$/s/^ *\([A-Za-z0-9_-]*\)>=\(.*\)$/\1==\2/p' "$project/setup.cfg" | grep -v '^torch==')
+        # What the tests need besides fits itself to these, but for pyarrow, which does not tell pip which numpy it needs.
+        floors=$(sed -n -e '/^install_requires/,/^$/s/^ *\([A-Za-z0-9_-]*\)>=\(.*\)$/\1==\2/p' -e 's/^ *pyarrow>=/pyarrow==/p' "$project/setup.cfg" |
+            grep -v '^torch==')
         printf '%s\n' "$floors" "$torch" > "$copy/env/constraints.txt"
         ;;
     newest)
+        # torch for another Python may bring along a GPU's libraries.
+        free=$(df --output=avail --block-size=1G "$copy" | tail -1)
+        [ "$free" -ge 15 ] || { echo "newest: expected 15 GiB free in ${TMPDIR:-/tmp}, got $free: nothing is tried"; exit; }
+        if [ -z "${HPCGNN_PYTHON:-}" ] && ! python3.14 -c '' 2> /dev/null && [ "$(id -u)" = 0 ] && command -v debootstrap > /dev/null; then
+            in_debian "$@"
+            exit
+        fi
         # A name that a version manager only reserves is no Python; its folder has some that no name leads to.
         for version in 3.14 3.13 3.12; do
             for python in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
@@ -35,15 +63,11 @@ case $which in
             done
         done
         [ -n "${HPCGNN_PYTHON:-}" ] || { echo "newest: no Python newer than 3.11 on this machine: nothing to do"; exit; }
-        # torch for another Python may bring along a GPU's libraries.
-        free=$(df --output=avail --block-size=1G "$copy" | tail -1)
-        [ "$free" -ge 15 ] || { echo "newest: expected 15 GiB free in ${TMPDIR:-/tmp}, got $free: nothing is tried"; exit; }
+        # KaMinPar has no wheel for Python 3.14, and building it fetches more.
+        ! "$HPCGNN_PYTHON" -c 'import sys; sys.exit(sys.version_info < (3, 14))' || sed -i 's/kaminpar,//' "$copy/env/test.sh"
         echo "$torch" > "$copy/env/constraints.txt"
         ;;
 esac
 [ $# -gt 0 ] || set -- --part core --part kernels --part tools --part "ranks, first rooms" --part "ranks, other rooms"
 echo "$which: $("$HPCGNN_PYTHON" --version), $torch${floors:+, ${floors//$'\n'/, }}"
-# Tests of the repository itself need its history.
-git -C "$project" rev-parse HEAD > /dev/null && git clone --quiet --bare "$project" "$copy/.git" && git -C "$copy" config core.bare false
-git -C "$copy" reset --quiet
 bash "$copy/env/test.sh" "$@"
