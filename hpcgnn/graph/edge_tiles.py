@@ -8,6 +8,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from hpcgnn import kernels
 from hpcgnn.graph.blocks import Block
 
 # Odd multipliers that spread ids over 64 bits (golden ratio; Steele et al., OOPSLA'14).
@@ -58,7 +59,9 @@ class EdgeTile:
     @cached_property
     def owner(self) -> torch.Tensor:
         """int32 (E,): the own row that each edge belongs to."""
-        return torch.repeat_interleave(self.rows, torch.diff(self.indptr))
+        out = torch.empty_like(self.sources)
+        kernels.edge_rows(out, self.indptr, self.rows)
+        return out
 
     @cached_property
     def at(self) -> torch.Tensor | slice:

@@ -11,8 +11,10 @@ nothing traces them, and the dispatcher takes longer than a small gather. docs/k
 
 from .aggregation import add_rows as add_rows
 from .aggregation import check_block as check_block
+from .aggregation import edge_rows as edge_rows
 from .aggregation import gather as gather
 from .aggregation import gather_largest as gather_largest
+from .aggregation import largest_gradient as largest_gradient
 from .aggregation import pack as pack
 from .attention import attend_backward as attend_backward
 from .attention import attend_finish as attend_finish

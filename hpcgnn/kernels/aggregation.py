@@ -113,6 +113,37 @@ def gather_largest(a: Arguments) -> None:
 
 
 @kernel(
+    "hg_largest_gradient",
+    {
+        "gx": "written type of x (sources, width)",
+        "x": "float (sources, width)",
+        "y": "type of x (n, width)",
+        "gy": "type of x (n, width)",
+        **BLOCK,
+        "rows": ROWS,
+    },
+    without=ALL_ROWS,
+)
+def largest_gradient(a: Arguments) -> None:
+    """gx[indices[e], c] = gy[r, c] where x[indices[e], c] = y[r, c], else 0, of sources that are one row's alone.
+
+    y is of `gather_largest`, and gy its gradient, divided by the count. gx must not overlap the others.
+    """
+    for _, target, sources, _ in edge_pieces(a, a.y.shape[1]):
+        a.gx[sources] = torch.where(a.x[sources] == a.y[target], a.gy[target], 0)
+
+
+@kernel(
+    "hg_edge_rows",
+    {"out": "written int32 [edges]", "indptr": "int64 [num_rows + 1]", "rows": "optional int32 [num_rows]"},
+)
+def edge_rows(a: Arguments) -> None:
+    """out[e] = rows[i], or i where `rows` is None, of each edge e in [indptr[i], indptr[i+1])."""
+    row = torch.repeat_interleave(a.indptr.diff())
+    a.out[a.indptr[0] : a.indptr[-1]] = row if a.rows is None else a.rows[row]
+
+
+@kernel(
     "hg_pack",
     {
         "out": "written packed of x (num, width)",

@@ -66,8 +66,6 @@ def _factors(a: Arguments, dst: torch.Tensor, src: torch.Tensor, duplicate: torc
 
 def _divide(a: Arguments) -> None:
     """y becomes y / denominator + bias, and the bias where there is none to divide by."""
-    if a.y is None:
-        return
     factor = torch.where(a.denominator == 0, torch.zeros_like(a.denominator), 1 / a.denominator)
     a.y.unflatten(1, (factor.shape[1], -1)).mul_(factor.unsqueeze(2))
     if a.bias is not None:
@@ -85,7 +83,7 @@ _normalise = kernel(
     "hg_normalise",
     {
         "denominator": "float (rows, heads)",
-        "y": "optional written type of denominator (rows, heads * head_width)",
+        "y": "written type of denominator (rows, heads * head_width)",
         "bias": "optional type of denominator [heads * head_width]",
         "maximum": "optional type of denominator (rows, heads)",
         "top": "optional written type of denominator (rows, heads)",
@@ -134,6 +132,8 @@ def _attend_forward(a: Arguments) -> None:
         a.y.index_add_(0, target, message.flatten(1))
     if a.complete:
         _divide(a)
+        a.denominator.reciprocal_().nan_to_num_(torch.nan, posinf=1.0)
+        a.running_max.nan_to_num_(torch.nan, torch.inf, torch.inf)
 
 
 def attend_forward(
@@ -166,15 +166,15 @@ def attend_forward(
             p * 2**32 keeps. `occurrence` counts the edges of the same ends before it. They must be neighbours in the
             row, and in the same block.
         complete: whether the block has all edges of all rows (then rows is None). Earlier values of y, running_max and
-            denominator do not matter then. A row is written once instead of three times: y is divided by the
-            denominator and gets the bias, and `attend_finish` only makes lse.
+            denominator do not matter then. A row is written once instead of three times, and needs no
+            `attend_finish`: y is that, running_max the lse beside a share, and denominator the share.
         bias: (F,) or None, with `complete` only.
     """
     _attend_forward(*tensors, heads=heads, slope=slope, **of_dropout(dropout), **more)
 
 
 def attend_finish(
-    y: torch.Tensor | None,
+    y: torch.Tensor,
     running_max: torch.Tensor,
     denominator: torch.Tensor,
     lse: torch.Tensor,
@@ -187,18 +187,17 @@ def attend_finish(
     y. Raises ValueError for a wrong dtype or shape.
 
     Args:
-        y: (n, F), or None if `attend_forward` has finished it.
-        running_max, denominator: (n, H); denominator is overwritten.
+        y: (n, F).
+        running_max, denominator: (n, H); denominator is overwritten without share.
         lse: (n, H), may be running_max.
         bias: (F,) or None.
-        share: (n, H), gets 1 / denominator, and lse is then running_max alone; or None.
+        share: (n, H), may be denominator, gets 1 / denominator, and lse is then running_max alone; or None.
     """
     # Without edges the maximum is -inf, and the denominator 0.
     if share is not None:
         _normalise(denominator, y, bias, running_max, lse, share)
         return
-    if y is not None:
-        _normalise(denominator, y, bias)
+    _normalise(denominator, y, bias)
     torch.add(running_max, denominator.log_(), out=lse).nan_to_num_(torch.nan, torch.inf, torch.inf)
 
 

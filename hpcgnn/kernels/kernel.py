@@ -282,13 +282,11 @@ class Kernel:
         else:
             with watch(self.name, tuple(given.values())):
                 result = self._run(given, compiled)
-        for name in self._written:
-            if (tensor := given.get(name)) is not None:
-                try:
-                    increment_version(tensor)  # torch 2.4 takes no list
-                except RuntimeError:
-                    if not tensor.is_inference():  # which has no version
-                        raise
+        written = [x for name in self._written if (x := given.get(name)) is not None]
+        try:
+            increment_version(written)
+        except RuntimeError:
+            increment_version([x for x in written if not x.is_inference()])  # which has no version
         return result
 
     def _run(self, given: dict[str, Any], compiled: bool) -> Any:

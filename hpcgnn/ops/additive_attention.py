@@ -128,14 +128,13 @@ class AdditiveAttention:
         """
         shape, bias = how.shape, how.bias
         n, f, h = self.num_outputs, shape.columns, shape.heads
-        maximum, denominator = (self.arena.empty(n, h, dtype=projected.dtype) for _ in range(2))
+        denominator = self.arena.empty(n, h, dtype=projected.dtype) if share is None else share
         inner = self._first_interior(self.forward_stream)
         sent = StreamInput(projected[:, : f + h], narrow=f, pieces=not self.remote_logit, interior=self.takes_interior)
-        outer, interior = slice(0, inner), slice(inner, n)
+        unfinished = y[:inner], top[:inner], denominator[:inner]
         if inner:
-            y[outer].zero_()
-            maximum[outer].fill_(-torch.inf)
-            denominator[outer].zero_()
+            for each, value in zip(unfinished, (0, -torch.inf, 0), strict=True):
+                each.fill_(value)
         of_rows = self._computed(projected[:, f + h :])
         a_dst = a_dst.copy_(of_rows) if keeps else of_rows
         shifted = False
@@ -144,12 +143,12 @@ class AdditiveAttention:
             columns = column_ids(each.block, self._source_ids, self.forward_ids, len(each.rows))
             if self.remote_logit and each.block.first_column is not None and not shifted:
                 # The own block comes first: with its logits lowered instead, the softmax is the same.
-                maximum -= self.remote_logit
+                top -= self.remote_logit
                 shifted = True
             dropout = how.dropout(self.output_ids[at], columns)
             kernels.attend_forward(
                 y[at],
-                maximum[at],
+                top[at],
                 denominator[at],
                 a_dst[at],
                 each.rows,
@@ -162,10 +161,10 @@ class AdditiveAttention:
                 complete=complete,
                 bias=bias if complete else None,
             )
-        for rows, of_y, of_bias in ((outer, y[outer], bias), (interior, None, None)):
-            if rows.stop > rows.start:
-                of_share = None if share is None else share[rows]
-                kernels.attend_finish(of_y, maximum[rows], denominator[rows], top[rows], of_bias, of_share)
+        if inner:
+            kernels.attend_finish(*unfinished, top[:inner], bias, None if share is None else share[:inner])
+        if share is None and keeps and inner < n:
+            top[inner:] -= denominator[inner:].log_()  # the inverse
         if shifted:
             top += self.remote_logit
 

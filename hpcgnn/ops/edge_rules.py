@@ -73,19 +73,17 @@ class _ScoredAttention:
         """See `differentiable`. Kept are all, y, and the maximum and the inverse of the denominator (n_p, H)."""
         n, scores = len(x_dst), replace(self.scores, attention=attention, weight=weight)
         empty = partial(self.general.arena.empty, dtype=x_dst.dtype)
-        y, (top, total, share) = empty(n, scores.width(x_src)), (empty(n, scores.heads) for _ in range(3))
+        y, top, share = empty(n, scores.width(x_src)), empty(n, scores.heads), empty(n, scores.heads)
         outer = slice(0, self.general.stream.edges.first_interior)
-        interior = slice(outer.stop, n)  # rows whose edges come together
+        unfinished = y[outer], top[outer], share[outer]  # the edges of other rows come together
         if outer.stop:
-            y[outer].zero_()
-            total[outer].zero_()
-            top[outer].fill_(-torch.inf)
+            for each, value in zip(unfinished, (0, -torch.inf, 0), strict=True):
+                each.fill_(value)
         for part in self.parts(x_src, "halo_forward", interior=True):
-            sums: dict[str, Any] = {"y": y[part.at], "running_max": top[part.at], "denominator": total[part.at]}
+            sums: dict[str, Any] = {"y": y[part.at], "running_max": top[part.at], "denominator": share[part.at]}
             kernels.score_forward(x=x_dst[part.at], complete=part.complete, **sums, **self.given(scores, part))
-        for rows, unfinished in ((outer, y[outer]), (interior, None)):
-            if rows.start < rows.stop:
-                kernels.attend_finish(unfinished, top[rows], total[rows], top[rows], None, share[rows])
+        if outer.stop:
+            kernels.attend_finish(*unfinished, top[outer], None, share[outer])
         return y, (x_src, x_dst, attention, weight, y, top, share)
 
     def backward(

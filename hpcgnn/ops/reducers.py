@@ -143,7 +143,10 @@ class Max:
 
     def gradient(self, tile: EdgeTile, message: torch.Tensor) -> torch.Tensor:
         """The gradient of a tile's messages."""
-        return picked(self.share, tile.owner).mul_(message == picked(self.y, tile.owner))
+        message = message.contiguous()
+        g = torch.empty_like(message)
+        kernels.largest_gradient(g, message, self.y, self.share, tile.indptr, tile.each, rows=tile.rows)
+        return g
 
 
 class Min(Max):

@@ -112,11 +112,13 @@ def forward(case, dtype, pieces=1, hypersparse=False, order=1, bias=None, comple
         given |= {"bias": bias} if complete else {}
         given |= {"dropout": (case.rate, KEY, case.dst_ids, case.src_ids[columns])} if case.rate else {}
         front.attend_forward(y, running_max, denominator, a_dst, source[columns], indptr, indices, **given)
-    if complete:
-        front.attend_finish(None, running_max, denominator, lse, None, share)
-    else:
+    if not complete:
         front.attend_finish(y, running_max, denominator, lse, bias, share)
-    return y, lse
+        return y, lse
+    if share is None:
+        return y, running_max - denominator.log()
+    share.copy_(denominator)
+    return y, running_max
 
 
 def backward(case, y, lse, dtype, pieces=1, hypersparse=False, shared=False, complete="", remote=None, bias=None):
@@ -184,10 +186,13 @@ def test_a_complete_block_is_begun_and_ended_in_one_pass(kernels, threads, heads
     empty = make_case(heads, width, edges=400, rate=0.3)
     for case in (empty, big(heads=heads, width=width)):
         bias = torch.linspace(-1, 1, heads * width, dtype=dtype)
-        y, lse = forward(case, dtype, bias=bias)
-        found_y, found_lse = forward(case, dtype, bias=bias, complete=True)
-        assert torch.equal(found_y, y) and torch.equal(found_lse, lse)
-        assert case is not empty or torch.equal(found_y[3], bias) and found_lse[3].isposinf().all()
+        shares, step = torch.empty(2, len(case.a_dst), heads, dtype=dtype), {"bias": bias}
+        by_steps = forward(case, dtype, share=shares[0], **step)
+        at_once = forward(case, dtype, share=shares[1], complete=True, **step)
+        assert all(map(torch.equal, (*by_steps, shares[0]), (*at_once, shares[1])))
+        lse, found = (forward(case, dtype, complete=complete, **step)[1] for complete in (False, True))
+        torch.testing.assert_close(found, lse)
+        assert case is not empty or torch.equal(at_once[0][3], bias) and found[3].isposinf().all()
 
 
 @pytest.mark.parametrize("how", ["over anything", "in place"])

@@ -258,7 +258,7 @@ static __attribute__((noinline)) void HG_IN_UNITS(forward_rows)(const hg_attenti
         if (begin < end)
             HG_BY_UNITS(HG_IN_UNITS(forward_row), a, s, i, begin, end, y, maximum, denominator)
         if (a->complete)
-            HG_T(normalise)(y, denominator, a->bias, a->heads, a->head_width);
+            HG_T(end_row)(a, y, maximum, denominator);
     }
 }
 

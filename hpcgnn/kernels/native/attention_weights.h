@@ -340,6 +340,17 @@ HG_INLINE void HG_T(begin_row)(const hg_attention_args *a, HG_E *y, HG_E *maximu
     }
 }
 
+/* What a complete block's row ends with: y, the inverse of the denominator, and the maximum; 1 and infinity without edges. */
+HG_INLINE void HG_T(end_row)(const hg_attention_args *a, HG_E *y, HG_E *maximum, HG_E *denominator)
+{
+    HG_T(normalise)(y, denominator, a->bias, a->heads, a->head_width);
+    for (int64_t h = 0; h < a->heads; h++) {
+        const HG_E part = 1 / denominator[h];
+        maximum[h] = maximum[h] == HG_MINUS_INFINITY ? -HG_MINUS_INFINITY : maximum[h];
+        denominator[h] = part == -HG_MINUS_INFINITY ? 1 : part;
+    }
+}
+
 static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const void *partial, int64_t num, int begins,
                                 int ends)
 {
@@ -362,7 +373,7 @@ static void HG_T(forward_merge)(const hg_attention_args *a, int64_t i, const voi
         }
     }
     if (a->complete && ends)
-        HG_T(normalise)(y, denominator, a->bias, heads, width);
+        HG_T(end_row)(a, y, maximum, denominator);
 }
 
 HG_INLINE void HG_T(add)(HG_E *restrict sums, const HG_E *restrict more, int64_t num)

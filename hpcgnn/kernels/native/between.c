@@ -77,11 +77,10 @@ HG_EXPORT void hg_normalise(int path, int num_threads, int type, void *y, int64_
 {
     const hg_between_kernels *kernels = &hg_table(path)->of[type]->between;
     const int64_t size = hg_size_of(type);
-    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * (y ? head_width : 1), num_threads))
+    #pragma omp parallel for schedule(static) num_threads(threads_for(rows * heads * head_width, num_threads))
     for (int64_t i = 0; i < rows; i++) {
         const char *divisor = (const char *)denominator + i * denominator_stride * size;
-        if (y)
-            kernels->normalise((char *)y + i * y_stride * size, divisor, bias, heads, head_width);
+        kernels->normalise((char *)y + i * y_stride * size, divisor, bias, heads, head_width);
         if (share && type == HG_F32)
             shares_float((float *)share + i * share_stride, (float *)top + i * top_stride, (const float *)divisor,
                          (const float *)maximum + i * maximum_stride, heads);

@@ -1,4 +1,4 @@
-/* Template: the largest of each row's sources, column by column.
+/* Template: the largest of each row's sources, column by column, and its gradient.
  *
  * Plain loops over columns that the compiler turns into vectors: like gather they wait for memory, and y and count of a
  * row stay in the first-level cache.
@@ -32,6 +32,22 @@ static void HG_T(largest_rows)(const hg_extreme_args *a, int64_t first, int64_t 
                 count[c] = HG_T(chosen)(above, 1, count[c] + (HG_E)(value == held));
                 y[c] = HG_T(chosen)(above, value, held);
             }
+        }
+    }
+}
+
+/* A source gets its row's share of the gradient in the columns where it is the largest. */
+static void HG_T(largest_gradient_rows)(const hg_extreme_args *a, int64_t first, int64_t last)
+{
+    for (int64_t i = first; i < last; i++) {
+        const int64_t row = a->rows ? a->rows[i] : i;
+        const HG_E *restrict y = (const HG_E *)a->y + row * a->y_stride, *restrict gy = (const HG_E *)a->gy + row * a->gy_stride;
+        for (int64_t e = a->indptr[i]; e < a->indptr[i + 1]; e++) {
+            const HG_E *x = (const HG_E *)a->x + a->indices[e] * a->x_stride;
+            HG_E *gx = (HG_E *)a->gx + a->indices[e] * a->gx_stride;
+            HG_INDEPENDENT
+            for (int64_t c = 0; c < a->width; c++)
+                gx[c] = HG_T(chosen)(-(HG_I)(x[c] == y[c]), gy[c], 0);
         }
     }
 }

@@ -91,13 +91,30 @@ HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a)
     return 0;
 }
 
-/* The largest of neighbours. A row is never shared out, so a hub is one thread's work. */
-HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
+/* Rows of a block by some function. A row is never shared out, so a hub is one thread's work. */
+static void share_extremes(int num_threads, const hg_extreme_args *a, void (*rows)(const hg_extreme_args *, int64_t, int64_t))
 {
     const int64_t shares = a->width == 0 ? 0 : (cost_of(a->indptr, a->num_rows) + HG_EXTREME_SHARE - 1) / HG_EXTREME_SHARE;
     #pragma omp parallel for schedule(dynamic, 1) num_threads(shares > 1 ? num_threads : 1)
     for (int64_t s = 0; s < shares; s++)
-        hg_table(path)->of[a->type]->largest(
-            a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
-            hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
+        rows(a, hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, s * HG_EXTREME_SHARE),
+             hg_row_of_cost(a->indptr, a->num_rows, HG_ROW_COST, (s + 1) * HG_EXTREME_SHARE));
+}
+
+HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a)
+{
+    share_extremes(num_threads, a, hg_table(path)->of[a->type]->largest);
+}
+
+HG_EXPORT void hg_largest_gradient(int path, int num_threads, const hg_extreme_args *a)
+{
+    share_extremes(num_threads, a, hg_table(path)->of[a->type]->largest_gradient);
+}
+
+HG_EXPORT void hg_edge_rows(int num_threads, int32_t *out, const int64_t *indptr, const int32_t *rows, int64_t num_rows)
+{
+    #pragma omp parallel for num_threads(num_threads) if (cost_of(indptr, num_rows) > HG_LEAST_GATHER_SHARE)
+    for (int64_t i = 0; i < num_rows; i++)
+        for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
+            out[e] = rows ? rows[i] : (int32_t)i;
 }

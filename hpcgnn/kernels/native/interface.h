@@ -49,19 +49,23 @@ typedef struct {
     int32_t accumulate;
 } hg_gather_args;
 
-/* A block, and the rows of the largest-of-neighbours function. */
+/* A block, and the rows of the largest-of-neighbours functions. */
 typedef struct {
     const void *x;              /* sources, (num_sources, width) */
+    void *gx;                   /* their gradients, of x's shape */
     void *y;                    /* the largest so far, (num_rows_of_y, width) */
     void *count;                /* how many sources have it, of y's shape */
+    const void *gy;             /* of y's shape; of each element, what a source that has it gets */
     const int64_t *indptr;      /* as in hg_gather_args */
     const int32_t *indices;
     const int32_t *rows;
     int64_t num_rows;
     int64_t width;              /* of y */
     int64_t x_stride;
+    int64_t gx_stride;
     int64_t y_stride;
     int64_t count_stride;
+    int64_t gy_stride;
     int32_t type;               /* HG_F32 or HG_F64, of everything */
 } hg_extreme_args;
 
@@ -284,6 +288,8 @@ HG_EXPORT int hg_multiplies(void);
 /* gather.c */
 HG_EXPORT int hg_gather(int path, int num_threads, const hg_gather_args *a);
 HG_EXPORT void hg_gather_largest(int path, int num_threads, const hg_extreme_args *a);
+HG_EXPORT void hg_largest_gradient(int path, int num_threads, const hg_extreme_args *a);
+HG_EXPORT void hg_edge_rows(int num_threads, int32_t *out, const int64_t *indptr, const int32_t *rows, int64_t num_rows);
 
 /* edge_dropout.c */
 HG_EXPORT int64_t hg_drop_edges(int path, int num_threads, const hg_edge_dropout_args *a);

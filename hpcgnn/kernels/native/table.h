@@ -111,6 +111,7 @@ typedef struct {
 typedef struct {
     /* Rows [first, last) of the block; see kernels/aggregation.py. */
     void (*largest)(const hg_extreme_args *a, int64_t first, int64_t last);
+    void (*largest_gradient)(const hg_extreme_args *a, int64_t first, int64_t last);
     hg_attention_kernels attention;
     hg_between_kernels between;
     /* The loss of one row is the result + log *power; gradient: NULL, or that of x, which may be x itself. */

@@ -39,6 +39,7 @@
 
 const hg_typed_kernels HG_ON_PATH(HG_T(hg)) = {
     .largest = HG_T(largest_rows),
+    .largest_gradient = HG_T(largest_gradient_rows),
     .attention = {HG_T(forward_rows), HG_T(forward_chunk), HG_T(forward_merge), HG_T(backward_rows), HG_T(backward_chunk),
                   HG_T(backward_merge), HG_T(score_rows), HG_T(score_chunk), HG_T(score_merge), HG_T(score_return),
                   HG_T(score_add)},
