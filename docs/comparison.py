@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Draws the comparison with DGL: docs/pictures/comparison.svg from jobs/results/compare.csv.
 
-    python docs/comparison.py
+    python docs/comparison.py                          draws it
+    python docs/comparison.py compare/compare.json     takes the figures of a new comparison before
 
 The picture that `jobs/bench/comparison/compare.py` makes has every quantity of every case. This one shows, beside a
 short table, what a reader looks for first: memory and processor time of a rank against the number of ranks, and DGL's
@@ -9,6 +10,8 @@ single process.
 """
 
 import csv
+import json
+import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -29,6 +32,54 @@ def each_rank(column, source=SOURCE):
             ranks = int(row["ranks"])
             found.setdefault((row["system"], row["model"]), {})[ranks] = float(row[column]) / ranks
     return found
+
+
+def take(path, target=SOURCE):
+    """Write the figures of a compare.json, and print them as lines of the tables in docs/performance.md."""
+    sys.path[:0] = [str(HERE.parent / "jobs" / "bench"), str(HERE.parent)]
+    from comparison.results import by_round, growth, own_part, ratios, reference_of, spread
+
+    document = json.loads(Path(path).read_text(encoding="utf-8"))
+    rows = []
+    for name in ("sage", "gcn", "gat"):
+        theirs = reference_of(document, name)
+        for case in document["cases"]:
+
+            def measured(quantity, case=case["name"], name=name):
+                return by_round(document, name, case, quantity)
+
+            seconds, processor = (measured(quantity) for quantity in ("seconds", "cpu_seconds"))
+            shares = ratios(seconds, by_round(document, name, theirs, "seconds"))
+            least, share, most = (f"{shares[key]:.2f}" for key in ("min", "median", "max"))
+            memory, base = (growth(document, name, each, "sum")["median"] for each in (case["name"], theirs))
+            ours = case["system"] == "hpcgnn"
+            row = {
+                "model": name.upper(),
+                "system": "hpcgnn" if ours else "DGL",
+                "ranks": case.get("ranks") or 1,
+                "threads": case.get("threads") or document["settings"]["threads"],
+                "seconds": f"{spread(seconds.values())['median']:.3f}",
+                "seconds_share": share if ours else "1",
+                "seconds_share_min": "" if least == most else least,
+                "seconds_share_max": "" if least == most else most,
+                "processor_seconds": f"{spread(processor.values())['median']:.2f}",
+                "processor_share": f"{ratios(processor, by_round(document, name, theirs, 'cpu_seconds'))['median']:.2f}"
+                if ours
+                else "1",
+                "memory_mb": f"{memory / 1e6:.0f}",
+                "memory_share": f"{memory / base:.2f}" if ours else "1",
+                "page_faults": f"{spread(measured('minor_faults').values())['median']:.0f}",
+            }
+            rows.append(row)
+            print(
+                *row.values(),
+                f"{own_part(document, name, case['name']) / base:.2f} less the base of each process",
+                sep=" | ",
+            )
+    with open(target, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def draw(path=PICTURE):
@@ -54,4 +105,6 @@ def draw(path=PICTURE):
 
 
 if __name__ == "__main__":
+    for document in sys.argv[1:]:
+        take(document)
     draw()
