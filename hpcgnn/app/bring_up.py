@@ -104,10 +104,15 @@ class BringUp:
         )
 
     def plan_on(self, local: LocalGraph) -> RunPlan:
-        """The plan for a loaded share: --intra-node auto is messages where memory may not be shared. Collective."""
-        decided = self.plan
-        shares = not decided.may_read_in_place or self.memory.reads_in_place(local)
-        return decided if shares else decided.deciding(False)
+        """The plan for a loaded share: --intra-node auto is messages where memory may not be shared, and shared on one
+        node. Collective.
+        """
+        decided, node = self.plan, self.session.comm.node_memory()
+        if not decided.may_read_in_place:
+            return decided
+        shares = self.memory.reads_in_place(local)
+        one_node = node is not None and len(node.ranks) == self.session.comm.size
+        return decided.deciding(shares) if one_node or not shares else decided
 
 
 @contextlib.contextmanager
@@ -152,14 +157,12 @@ def bring_up(
 
 
 def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
-    """Whether it can pay that ranks of a node read each other's rows in place: there are several nodes, and several
-    ranks on one of them. Collective.
-    """
+    """Whether it can pay that ranks of a node read each other's rows in place: there are several. Collective."""
     memory = comm.node_memory()
     if memory is None:
         return False
     on_nodes, huge = zip(*comm.allgather_object((len(memory.ranks), huge_pages())), strict=True)
-    pays = 1 < max(on_nodes) < comm.size and rows_in_place_pay(max(on_nodes), all(huge))
+    pays = max(on_nodes) > 1 and rows_in_place_pay(max(on_nodes), comm.size, all(huge))
     return decided.may_read_in_place and pays and _maps_memory(comm)
 
 

@@ -26,7 +26,8 @@ class ScheduleConfig:
     intra_node: str = option(
         "auto",
         "ranks of a node exchange messages, or read shared memory",
-        details="auto: shared where that saves a twentieth of the rows between nodes (docs/schedules.md).",
+        details="auto: shared on one node, and where that saves a twentieth of the rows between nodes "
+        "(docs/schedules.md).",
         choices=("messages", "shared", "auto"),
     )
     halo_dtype: str = option(

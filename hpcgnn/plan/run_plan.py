@@ -183,17 +183,18 @@ class RunPlan:
         return self.changed(intra_node="shared" if in_place else "messages")
 
 
-def rows_in_place_pay(ranks_on_node: int, huge_pages: bool) -> bool:
+def rows_in_place_pay(ranks_on_node: int, ranks: int, huge_pages: bool) -> bool:
     """Whether --intra-node auto may read rows in place.
 
-    Without huge pages a rank takes more time for a row of another one. A node's saved bytes grow with its ranks, so
-    many ranks still gain on a fast network (docs/performance.md, "Ranks of one node").
+    On one node nothing is sent then (docs/performance.md, "Ranks of one node"). Between nodes it pays by fewer bytes,
+    which must outweigh small pages. A node's saved bytes grow with its ranks.
 
     Args:
         ranks_on_node: the most ranks of a node.
+        ranks: of all nodes.
         huge_pages: whether shared memory has huge pages on all nodes.
     """
-    return huge_pages or ranks_on_node >= MANY_RANKS
+    return ranks_on_node == ranks or huge_pages or ranks_on_node >= MANY_RANKS
 
 
 def check(decided: RunPlan, rules: Iterable[Rule]) -> None:

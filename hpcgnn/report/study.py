@@ -18,6 +18,8 @@ from hpcgnn.report.style import MODELS, SCHEDULES
 # Options that may differ between runs of one curve: names of files, and options of the section [run] but for these.
 FREE = {"graph", "partition", "folder"}
 RUN_MATTERS = {"threads", "precision", "metric", "profile_memory"}
+# What a run decides by its ranks: it tells curves apart where runs of as many ranks differ.
+BY_RANKS = {"intra_node"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ def build_study(runs: list[Run], label_by: Sequence[str] = (), scaling: str = "s
 
     Raises ConfigError for an unknown key, and where unlike runs would share a curve.
     """
-    differing = [key for key in _matters(runs, scaling) if _count(runs, [key]) > 1]
+    differing = [key for key in _matters(runs, scaling) if _differs(runs, key)]
     for key in label_by:
         absent = [run.name for run in runs if key not in run.config]
         if absent:
@@ -147,6 +149,11 @@ def _spoken(run: Run, key: str, short: bool = True) -> str:
 def _count(runs: list[Run], keys: Sequence[str]) -> int:
     """How many different values the runs have for these keys together."""
     return len({tuple(_value(run, key) for key in keys) for run in runs})
+
+
+def _differs(runs: list[Run], key: str) -> bool:
+    sizes = {run.summary["ranks"] for run in runs} if key in BY_RANKS else {None}
+    return any(_count([run for run in runs if size in (None, run.summary["ranks"])], [key]) > 1 for size in sizes)
 
 
 def _telling_apart(runs: list[Run], differing: list[str]) -> list[str]:

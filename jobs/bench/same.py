@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parents[2]
 NODES, EDGES = 400, 4000
 #: Options whose default has changed since, as a checkout that does not know them has them.
 OLD = {"input_dropout": "aggregate"}
-COMMON = "--epochs 4 --hidden 8 --layers 3 --threads 1 --checkpoint-every 4"
+COMMON = "--epochs 4 --hidden 8 --layers 3 --threads 1 --checkpoint-every 4 --intra-node messages"
 #: name -> (graph, options). A small halo buffer makes many turns.
 CASES = {
     "sage": ("directed", "--model sage --dropout 0.3"),
@@ -38,6 +38,8 @@ CASES = {
     "gat": ("undirected", "--model gat --heads 2 --dropout 0.3 --attention-dropout 0.2"),
     "gat-turns": ("directed", "--model gat --heads 2 --halo-buffer 0.004"),
     "gat-out-heads": ("undirected", "--model gat --heads 2 --out-heads 2 --norm batch"),
+    "sage-shared": ("directed", "--model sage --dropout 0.3 --intra-node shared"),
+    "gat-shared": ("undirected", "--model gat --heads 2 --attention-dropout 0.2 --intra-node shared"),
     "gatv2": ("directed", "--model gatv2 --heads 2 --attention-dropout 0.2 --halo-buffer 0.01"),
     "transformer": ("undirected", "--model transformer --heads 2"),
     "pna": ("undirected", "--model pna"),

@@ -27,6 +27,7 @@ WATCHDOG = int(os.environ.get("FAULT_WATCHDOG", "6"))
 LIMIT_SECONDS = 30 + WATCHDOG + int(os.environ.get("FAULT_PATIENCE", "80"))
 CALM = ("none", "pause")
 TRAINING = ("--hidden", "8", "--layers", "2", "--epochs", "8", "--checkpoint-every", "2", "--seed", "1")
+TRAINING += ("--intra-node", "messages")
 
 
 @dataclass(frozen=True)

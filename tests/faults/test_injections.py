@@ -36,7 +36,9 @@ BETWEEN_NODES = {
     Injection("backward", "raise", 2, 4, 3): "",
     Injection("meeting", "pause", 0, 4, 140): "",  # the run goes on to its end
 }
-KINDS = {"mpi": CASES, "torch": OVER_TORCH, "nodes": BETWEEN_NODES}
+# Ranks of one node, which read each other's rows.
+ON_A_NODE = {Injection("meeting", "kill", 1, 2, 20): "", Injection("meeting", "stop", 0, 2, 30): ""}
+KINDS = {"mpi": CASES, "torch": OVER_TORCH, "nodes": BETWEEN_NODES, "node": ON_A_NODE}
 # Attention returns rows, and small buffers make many turns, so that ranks of a node wait for each other's lanes.
 OF_NODES = ("--comm", "mpi", "--model", "gat", "--intra-node", "shared", "--halo-buffer", "0.02")
 
@@ -47,6 +49,7 @@ def is_slow(kind, injection):
         "mpi": (injection.stage, injection.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0")),
         "torch": injection.stage not in ("forward", "step", "shutdown"),
         "nodes": injection.stage != "meeting",
+        "node": False,
     }[kind]
 
 
@@ -58,6 +61,8 @@ JOBS = [
 def start(kind, folder, server, injection, name):
     """The Outcome of a job of a kind, in the run directory of that name."""
     options, per_node = (OF_NODES, 2) if kind == "nodes" else (("--comm", kind), None)
+    if kind == "node":
+        options = "--comm", "mpi", "--intra-node", "auto"
     more = {"per_node": per_node, "without_mpi": kind == "torch"}
     return harness.start(injection, folder / "graph.h5", folder / name, server, *options, **more)
 
@@ -73,7 +78,9 @@ def test_a_fault(folder, server, kind, injection):
         assert outcome.code == 1, outcome.text
 
 
-@pytest.mark.parametrize("clean, kinds, ranks", [("mpi", ["mpi", "torch"], 2), ("nodes", ["nodes"], 4)])
+@pytest.mark.parametrize(
+    "clean, kinds, ranks", [("mpi", ["mpi", "torch"], 2), ("nodes", ["nodes"], 4), ("node", ["node"], 2)]
+)
 def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, server, clean, kinds, ranks):
     for name, kind in {f"clean-{clean}": clean, **{f"run-{kind}": kind for kind in kinds}}.items():
         outcome = start(kind, folder, server, Injection("import", "none", 0, ranks), name)

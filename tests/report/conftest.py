@@ -21,6 +21,7 @@ RUNS = {
     "p2-a": ("small", 2, {"seed": 0}),
     "p2-b": ("small", 2, {"seed": 1}),
     "fine-p2": ("small", 2, {"halo_buffer": 0.05}),
+    "sent-p2": ("small", 2, {"intra_node": "messages"}),
     "gcn-p2": ("small", 2, {"model": "gcn"}),
     "weak-p2": ("large", 2, {}),
 }

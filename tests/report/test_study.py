@@ -30,7 +30,7 @@ def test_strong_scaling(runs, study_dir):
 
 
 def test_measures(runs, study_dir):
-    study, said = build_study(runs("p2-a")), summary(study_dir / "p2-a")
+    study, said = build_study(runs("sent-p2")), summary(study_dir / "sent-p2")
     point = study.points.iloc[0]
     assert math.isnan(point["speedup"]) and math.isnan(point["efficiency"]), "one number of ranks has no scaling"
     sent = point["rows_bytes_epoch"], point["gradients_bytes_epoch"]
@@ -81,6 +81,14 @@ def test_whatever_else_differs_names_the_curves(runs):
     assert study.curve("halo buffer 0.05")["ranks"].tolist() == [2]
     assert build_study(runs("p2-a", "gcn-p2")).labels == ["GCN", "GraphSAGE"], "no more keys than needed"
     assert build_study(runs("p2-a", "weak-p2")).labels == ["small", "large"]
+
+
+def test_what_runs_decide_by_their_ranks_names_curves_of_the_same_ranks_alone(runs):
+    """One rank has no other to read, two ranks of a node read each other's rows unasked."""
+    kinds = [run.config["intra_node"] for run in runs("p1-a", "p2-a", "sent-p2")]
+    assert kinds == ["messages", "shared", "messages"]
+    assert build_study(runs("p1-a", "p2-a")).labels == ["GraphSAGE (SAR)"]
+    assert build_study(runs("p2-a", "sent-p2")).labels == ["intra node shared", "intra node messages"]
 
 
 def test_asked_labels_must_tell_all_apart(runs):

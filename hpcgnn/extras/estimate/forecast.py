@@ -265,7 +265,8 @@ class CountedGraph:
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
         counter, shares = self._count(decided, ranks, between)
-        decided = decided.deciding(between is not None and saves(*shares.crossing))
+        one_node = between is not None and between.per_node == ranks
+        decided = decided.deciding(one_node or (between is not None and saves(*shares.crossing)))
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided, ranks, None)
         if self._tried is None or self._tried[0] != decided.config:
@@ -275,7 +276,7 @@ class CountedGraph:
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
         """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
         per_node = min(ranks, self._per_node or 1)
-        may = decided.may_read_in_place and per_node < ranks and rows_in_place_pay(per_node, huge_pages())
+        may = decided.may_read_in_place and rows_in_place_pay(per_node, ranks, huge_pages())
         pays = decided.in_place or may
         if not pays or per_node == 1:
             return None

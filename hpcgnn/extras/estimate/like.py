@@ -68,7 +68,10 @@ class Counts:
         """The ratio of a count to that of a run. Raises ConfigError where the run had none."""
         now, then = getattr(self, name), getattr(before, name)
         if now and not then:
-            raise ConfigError(f"--like: nothing is {name} in the run; expected one of several ranks, of this schedule")
+            raise ConfigError(
+                f"--like: nothing is {name} in the run; expected one of several ranks, of this schedule, with "
+                "--intra-node messages"
+            )
         return float(now / then) if then else 1.0
 
 

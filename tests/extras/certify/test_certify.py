@@ -55,7 +55,8 @@ def certified(comm, config, out, *words):
 @pytest.mark.parametrize("model, precision", [("sage", "fp32"), ("gat", "fp64")])
 def test_models_agree_on_every_number_of_ranks(comm, graph, shared_path, model, precision):
     out = shared_path / "certificate"
-    found = certified(comm, configure(graph, model=model, precision=precision, dropout=0.3), out, "1", "2", "3")
+    config = configure(graph, model=model, precision=precision, dropout=0.3, intra_node="messages")
+    found = certified(comm, config, out, "1", "2", "3")
     assert found["holds"] and found["failed"] is None and f"of {model} on" in found["sentence"]
     assert [each["ranks"] for each in found["shapes"]] == [1, 2, 3]
     alone, *others = found["shapes"]

@@ -45,7 +45,8 @@ def test_ranges():
 def trained(graph, tmp_path_factory):
     """(the graph file, the directory of a run on two ranks)."""
     folder = tmp_path_factory.mktemp("like")
-    done = train(2, "--graph", graph, *SMALL, "--epochs", 4, "--run-dir", folder / "run")
+    sends = "--intra-node", "messages"
+    done = train(2, "--graph", graph, *SMALL, *sends, "--epochs", 4, "--run-dir", folder / "run")
     assert done.code == 0, done.err
     return graph, folder / "run"
 

@@ -102,7 +102,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         folder.mkdir()
     comm.barrier()
     found = []
-    for given in ({}, {"memory": "100G", "scratch": folder}):
+    for given in ({"intra_node": "messages"}, {"memory": "100G", "scratch": folder}):
         monkeypatch.setattr("hpcgnn.extras.offload.features.place", lambda *_: Placing(True, True, 0.7))
         output = shared_path / f"p{len(found)}.h5"
         predicted(comm, run_dir, output, options=given, logits=True, layer=1)
@@ -112,7 +112,7 @@ def test_a_trained_run_with_features_on_disk(comm, session_path, shared_path, jo
         found.append((rows, [record[split] for split in ("train", "val", "test")]))
         comm.barrier()
         trained_again = load_trained(of_run(run_dir, **given), job_session, "last")
-        assert isinstance(trained_again.trainer.local.features, OnDisk) == bool(given)
+        assert isinstance(trained_again.trainer.local.features, OnDisk) == ("memory" in given)
     assert found[0][1] == found[1][1]
     assert all(np.array_equal(a, b) for a, b in zip(found[0][0], found[1][0]))
     wanted = r"--memory 1M is too little: .* expected at least --memory \d+M for"

@@ -25,7 +25,14 @@ def document(run_dir, rank):
 def traced(comm, graph, session_path):
     """The run directory of a run that traces epochs 2 and 3."""
     run_dir = session_path / "traced"
-    options = {"epochs": EPOCHS, "eval_every": 2, "checkpoint_every": 3, "halo_buffer": 0.01, "hidden": 8}
+    options = {
+        "epochs": EPOCHS,
+        "eval_every": 2,
+        "checkpoint_every": 3,
+        "halo_buffer": 0.01,
+        "hidden": 8,
+        "intra_node": "messages",
+    }
     train_into(comm, graph, session_path / "untraced", **options)
     if comm.rank == 0:  # of an earlier start on more ranks
         (run_dir / "trace").mkdir(parents=True)
