@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Communication schedules on the same graph and model: accuracy against bytes and time. Run it on a login node; it submits, and ends
-# with a report.
+# with a report. Ranks of one node send messages, too, as those of several nodes do.
 #
 # Usage: bash jobs/schedules.sh --graph FILE --out DIR --ranks N [options] -- [options of hpcgnn train]
 #
@@ -62,13 +62,13 @@ done
 # Each is checked, for each has options of its own that may not fit.
 for name in "${names[@]}"; do
     # shellcheck disable=SC2086
-    check_study "$numbers" "$graph" "${options[@]}" ${variant[$name]}
+    check_study "$numbers" "$graph" --intra-node messages "${options[@]}" ${variant[$name]}
 done
 for ranks in "${rank_counts[@]}"; do
     for name in "${names[@]}"; do
         for seed in $(seq 0 $((repeat - 1))); do
             # shellcheck disable=SC2086
-            add_point "$ranks" "$name/p$ranks-s$seed" "$graph" "${options[@]}" ${variant[$name]} --seed "$seed"
+            add_point "$ranks" "$name/p$ranks-s$seed" "$graph" --intra-node messages "${options[@]}" ${variant[$name]} --seed "$seed"
         done
     done
 done

@@ -151,16 +151,16 @@ class SharedRows:
 
         return make
 
-    def open(self, spread: NodeLayout, own: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def open(self, spread: NodeLayout, own: torch.Tensor, kind: str = KIND) -> tuple[torch.Tensor, torch.Tensor]:
         """(the rows of all ranks (num_rows, F), own rows (num_own, F) among them), where each rank gives its own ones.
         They stay until `close`, or longer where nobody writes over them: rows that `empty` gave are read as they are,
-        others copied to such.
+        others copied to such. kind: of the wait.
         """
         matrix = self._by_address.get(own.untyped_storage().data_ptr())
         if matrix is None or not matrix.has(spread, own):
             own = self.empty(spread, own.shape[1], own.dtype).copy_(own)
             matrix = self._by_address[own.untyped_storage().data_ptr()]
-        self.meet(matrix.number)
+        self.meet(matrix.number, kind)
         first = own.storage_offset()
         return matrix.whole()[:, first : first + own.shape[1]], own
 
@@ -176,14 +176,14 @@ class SharedRows:
         of_rows = mapped_bytes(self._arena.pieces()) - self.own_bytes
         return max(0, of_rows) + mapped_bytes(self.common_storages().items()) - self.common_bytes()
 
-    def close(self) -> None:
+    def close(self, kind: str = KIND) -> None:
         """Wait until all ranks have read the opened matrix."""
-        self.meet(-1)
+        self.meet(-1, kind)
 
-    def meet(self, number: int) -> None:
+    def meet(self, number: int, kind: str = KIND) -> None:
         """Wait until all ranks are here. number: the same for all, which is checked."""
         matrices = list(self._by_address.items())
-        held = self._memory.meet(number, KIND, [matrix.held for _, matrix in matrices])
+        held = self._memory.meet(number, kind, [matrix.held for _, matrix in matrices])
         for (address, matrix), by_any in zip(matrices, held, strict=True):
             if not by_any:
                 del self._by_address[address]

@@ -230,7 +230,7 @@ class Stream(RowStream[EdgesT]):
         if draw is None:
             draw = self.wire.next_draw() if self.wire.at_random else 0
         scale = None if rows.scale is None else self.of_columns(rows.scale)
-        x, held = (rows.x, rows.x) if near is None else near.rows.open(near.columns, rows.x)
+        x, held = (rows.x, rows.x) if near is None else near.rows.open(near.columns, rows.x, kind)
         back = total if near is None or total is None else near.empty_returns(total)
         of_own = x, scale, back
         sent_scale = scale if rows.sent_scale is None else self.of_columns(rows.sent_scale)
@@ -264,7 +264,7 @@ class Stream(RowStream[EdgesT]):
         if near is not None:
             if total is not None and back is not None:
                 near.add_returns(total, back)
-            near.rows.close()
+            near.rows.close(kind)
         del held  # others have read it
 
     def of_columns(self, values: torch.Tensor) -> torch.Tensor:
