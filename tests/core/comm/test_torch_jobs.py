@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 BLOCKED = "import sys; sys.modules['mpi4py'] = None; from hpcgnn.__main__ import main; sys.exit(main(sys.argv[1:]))"
 TRAINING = ("--hidden", 8, "--layers", 2, "--partition", "dealt", "--epochs", 4, "--eval-every", 2)
+TRAINING += ("--intra-node", "messages")
 without_mpi = functools.partial(forked.start, modules=("-mpi4py",), without_mpi=True)
 
 

@@ -126,6 +126,7 @@ def write(path, directed, ranks, nodes):
 def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_path, monkeypatch, name):
     monkeypatch.setattr("hpcgnn.app.agreement.code_hash", lambda: "")  # reads the library, which is as large
     options = {"hidden": 2, "layers": 2, "epochs": 2, "partition": "runs", "halo_buffer": 0.25, **CASES[name]}
+    options["intra_node"] = "messages"  # what the ranks of a node share is nobody's own
     directed, session = options.pop("directed", False), session_of(comm)
     path = file_of(comm, session_path, directed, directed)
     few_nodes = file_of(comm, session_path, "small", True, comm.size * FEW)  # those with edges alone
@@ -145,7 +146,7 @@ def test_no_rank_holds_anything_as_long_as_all_nodes(comm, session_path, shared_
         )
 
     monkeypatch.setattr("hpcgnn.graphfile.original_order.SLAB_BYTES", 1 << 14)  # what rank 0 holds besides
-    scored = of_run(shared_path / "run", partition="runs")
+    scored = of_run(shared_path / "run", partition="runs", intra_node="messages")
     held, tensor = largest(score) if few else (score(), 0)
     # For predictions in the original order every rank keeps an even share for a while, with the ids that it is of.
     assert held < 2 * NODES and tensor <= 8 * -(-NODES // comm.size)
