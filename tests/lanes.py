@@ -118,8 +118,8 @@ PARTS = (
     Part(
         "slow of jobs", (*PYTEST, "tests/jobs", "tests/core", "tests/faults", "-m", "slow"), ("jobs/", "hpcgnn/comm/")
     ),
-    Part("oldest versions", ("bash", "env/versions.sh", "oldest", "--part", "core")),
-    Part("newest versions", ("bash", "env/versions.sh", "newest", "--part", "core")),
+    Part("oldest versions", ("bash", "env/versions.sh", "oldest")),
+    Part("newest versions", ("bash", "env/versions.sh", "newest")),
     Part(
         "packages",
         (*PYTEST, "tests/install", "tests/docs", "tests/report", "-m", "slow"),
