@@ -85,11 +85,12 @@ def log_trainer(trainer: Trainer, quality: dict[str, Any]) -> None:
             IMBALANCE_WARNING,
         )
     log.info(
-        "%s: %s parameters; halo %s rows in %d rounds; run directory %s",
+        "%s: %s parameters; halo %s rows in %d rounds%s; run directory %s",
         trainer.plan.config.model.model,
         f"{sum(p.numel() for p in model.parameters()):,}",
         f"{quality['halo_rows_total']:,}",
         len(local.inward.plan.rounds),
+        ", rows of one node in shared memory" if trainer.plan.in_place else "",
         trainer.plan.config.run.run_dir,
     )
 

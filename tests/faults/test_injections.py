@@ -85,5 +85,6 @@ def test_after_all_of_it_the_curve_is_that_of_a_run_without_faults(folder, serve
     for name, kind in {f"clean-{clean}": clean, **{f"run-{kind}": kind for kind in kinds}}.items():
         outcome = start(kind, folder, server, Injection("import", "none", 0, ranks), name)
         assert outcome.code == 0, outcome.text
+        assert ("in shared memory;" in outcome.text) == (kind in ("node", "nodes"))
         assert losses(folder / name) == pytest.approx(losses(folder / f"clean-{clean}"), rel=1e-6)
         assert not list((folder / name).rglob("*.part")), "nothing half-written stays"
