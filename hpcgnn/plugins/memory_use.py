@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
+from hpcgnn.engine.clock import PHASES
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.memory.arena import Arena
@@ -87,9 +88,11 @@ class MemoryUse(Plugin):
             mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
             now = heap_bytes()
             heap = [max(0, each - before) for each, before in zip(now, self._heap, strict=True)] if any(now) else []
+            trained = (*PHASES, "evaluation")  # rows of others are read in these
+            marks = {phase: mark - foreign * (phase in trained) for phase, mark in self._profile.marks.items()}
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
-                "phase_peak_bytes": self._profile.marks,
+                "phase_peak_bytes": marks,
                 "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code, *heap),
             }
 
