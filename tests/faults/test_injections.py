@@ -49,7 +49,7 @@ def is_slow(kind, injection):
         "mpi": (injection.stage, injection.fault) in (("plan", "exit 0"), ("evaluation", "_exit 0")),
         "torch": injection.stage not in ("forward", "step", "shutdown"),
         "nodes": injection.stage != "meeting",
-        "node": False,
+        "node": injection.fault == "stop",
     }[kind]
 
 

@@ -81,10 +81,7 @@ def test_whatever_else_differs_names_the_curves(runs):
     assert study.curve("halo buffer 0.05")["ranks"].tolist() == [2]
     assert build_study(runs("p2-a", "gcn-p2")).labels == ["GCN", "GraphSAGE"], "no more keys than needed"
     assert build_study(runs("p2-a", "weak-p2")).labels == ["small", "large"]
-
-
-def test_what_runs_decide_by_their_ranks_names_curves_of_the_same_ranks_alone(runs):
-    """One rank has no other to read, two ranks of a node read each other's rows unasked."""
+    # One rank has no other to read, two ranks of a node read each other's rows unasked.
     kinds = [run.config["intra_node"] for run in runs("p1-a", "p2-a", "sent-p2")]
     assert kinds == ["messages", "shared", "messages"]
     assert build_study(runs("p1-a", "p2-a")).labels == ["GraphSAGE (SAR)"]

@@ -25,7 +25,7 @@ def finished(comm, graph, session_path):
     bytes.
     """
     run_dir = session_path / "records"
-    options = {"epochs": EPOCHS, "eval_every": 2, "partition": ""}
+    options = {"epochs": EPOCHS, "eval_every": 2, "partition": "", "intra_node": "messages"}
     step = Trainer.step
 
     def greedy_step(trainer, epoch):
@@ -44,7 +44,7 @@ def test_config_gives_the_same_run_again(finished):
     """All options with their values, also the program's decisions; the directory itself is not among them."""
     config, run_dir, _, _ = finished
     given = {key: value for section in config.to_dict().values() for key, value in section.items()}
-    decided = {"threads": 1, "partition": "metis", "self_loops": "add", "intra_node": "messages"}
+    decided = {"threads": 1, "partition": "metis", "self_loops": "add"}
     decided |= {"metric": "accuracy", "task": "classification", "loss": "cross-entropy"}
     expected = {**given, **decided}
     del expected["run_dir"], expected["resume"]

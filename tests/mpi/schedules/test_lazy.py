@@ -20,7 +20,9 @@ EPOCHS = 6
 
 
 def run(comm, graph, run_dir, **options):
-    return train_into(comm, graph, run_dir, **{"schedule": "lazy", "epochs": EPOCHS, **options})
+    return train_into(
+        comm, graph, run_dir, **{"schedule": "lazy", "intra_node": "messages", "epochs": EPOCHS, **options}
+    )
 
 
 def losses(records):

@@ -23,7 +23,7 @@ RUNS = {
 
 
 def run(comm, graph, run_dir, code=0, **options):
-    usual = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05}
+    usual = {"schedule": "lazy", "epochs": EPOCHS, "eval_every": 2, "lr": 0.05, "intra_node": "messages"}
     return train_into(comm, graph, run_dir, code, **{**usual, **options})
 
 
