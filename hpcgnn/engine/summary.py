@@ -243,6 +243,7 @@ def _result_table(summary: dict[str, Any]) -> str:
         ]
     seconds, rows_sent = summary["epoch_seconds"], summary["halo_bytes_per_epoch"] / 2**20
     reduced = summary["allreduce_bytes_per_epoch"] / 2**20
+    shared = ", of one node in shared memory" * (summary["config"]["schedule"]["intra_node"] == "shared")
     growth, peak, libraries, code = (
         {which: value / 2**20 for which, value in summary[name].items()}
         for name in ("training_growth_bytes", "peak_rss_bytes", "libraries_rss_bytes", "libraries_code_bytes")
@@ -256,7 +257,7 @@ def _result_table(summary: dict[str, Any]) -> str:
             "  libraries in it, per rank",
             f"{libraries['mean']:.0f} MiB; {code['mean']:.0f} MiB of them are shared by the ranks of a node",
         ),
-        ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map"),
+        ("halo", f"{summary['partition']['halo_rows_total']:,} rows in the map{shared}"),
         ("sent per epoch, all ranks", f"{rows_sent:.4g} MiB of rows, {reduced:.4g} MiB of gradients"),
     ]
     return tabulate(rows, tablefmt="rounded_outline", disable_numparse=True)

@@ -88,11 +88,10 @@ class MemoryUse(Plugin):
             mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
             now = heap_bytes()
             heap = [max(0, each - before) for each, before in zip(now, self._heap, strict=True)] if any(now) else []
-            trained = (*PHASES, "evaluation")  # rows of others are read in these
-            marks = {phase: mark - foreign * (phase in trained) for phase, mark in self._profile.marks.items()}
+            reads, marks = (*PHASES, "evaluation"), self._profile.marks
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
-                "phase_peak_bytes": marks,
+                "phase_peak_bytes": {phase: mark - foreign * (phase in reads) for phase, mark in marks.items()},
                 "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code, *heap),
             }
 

@@ -20,7 +20,7 @@ RESULT = {
     "test_at_best_val": 0.79876,
     "test_at_end": 0.75432,
     "split_nodes": {"train": 10, "val": 0, "test": 5},
-    "config": {"run": {"eval_every": 1}},
+    "config": {"run": {"eval_every": 1}, "schedule": {"intra_node": "shared"}},
     "epoch_seconds": {"median": 0.5, "min": 0.25, "max": 1.75},
     "training_growth_bytes": {"max": 30 * MIB, "mean": 20.5 * MIB, "sum": 82 * MIB},
     "peak_rss_bytes": {"max": 400 * MIB, "mean": 300 * MIB, "sum": 1200 * MIB},
@@ -55,7 +55,7 @@ def test_every_row(capsys, monkeypatch):
         "memory of training per rank": "30.0 MiB at most, 20.5 MiB in the mean",
         "peak resident memory": "400 MiB at most, 1200 MiB over all ranks",
         "libraries in it, per rank": "250 MiB; 107 MiB of them are shared by the ranks of a node",
-        "halo": "54,321 rows in the map",
+        "halo": "54,321 rows in the map, of one node in shared memory",
         "sent per epoch, all ranks": "1.5 MiB of rows, 0.25 MiB of gradients",
     }
     assert "runs/x/" in last and all(name in last for name in ("summary.json", "metrics.jsonl", "curves.png"))
