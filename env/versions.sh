@@ -26,15 +26,21 @@ copy_to() {
     git clone --quiet --bare "$project" "$1/.git" && git -C "$1" config core.bare false && git -C "$1" reset --quiet
 }
 
-# Run this script in a root of Debian's unstable suite, which has Python 3.14. What it mounts goes with its namespace.
-in_debian() {
-    local root=$copy/debian packages=python3.14,python3.14-dev,python3.14-venv,ca-certificates,gcc,git,libc6-dev,procps
-    debootstrap --variant=minbase --include="$packages" sid "$root" > "$copy/debootstrap.log" || { tail -3 "$copy/debootstrap.log" >&2; return 1; }
+# Make a root of Debian's unstable suite, which has Python 3.14.
+make_root() {
+    local packages=python3.14,python3.14-dev,python3.14-venv,ca-certificates,gcc,git,libc6-dev,procps
+    debootstrap --variant=minbase --include="$packages" sid "$root" > "$copy/debootstrap.log" && return
+    echo "newest: no root of Debian's unstable suite: $(tail -1 "$copy/debootstrap.log")" >&2
+    return 1
+}
+
+# Run this script there. What it mounts goes with its namespace.
+in_root() {
     cp -L /etc/hosts /etc/resolv.conf "$root/etc/"
     [ ! -e /etc/ssl/certs/ca-certificates.crt ] || cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
     copy_to "$root/hpcgnn"
     unshare --mount bash -euc 'for each in dev proc sys; do mount --rbind "/$each" "$1/$each"; done
-        mount -t tmpfs tmpfs "$1/dev/shm" && shift && exec chroot "$@"' in_debian "$root" "$root" \
+        mount -t tmpfs tmpfs "$1/dev/shm" && shift && exec chroot "$@"' in_root "$root" "$root" \
         env -u HPCGNN_PYTHON -u PYTHONPATH -u VIRTUAL_ENV -u PIP_FIND_LINKS HOME=/root TMPDIR=/tmp bash /hpcgnn/env/versions.sh newest "$@"
 }
 torch=$(grep '^torch==' "$project/env/constraints.txt")
@@ -52,8 +58,9 @@ case $which in
         # torch for another Python may bring along a GPU's libraries.
         free=$(df --output=avail --block-size=1G "$copy" | tail -1)
         [ "$free" -ge 15 ] || { echo "newest: expected 15 GiB free in ${TMPDIR:-/tmp}, got $free: nothing is tried"; exit; }
-        if [ -z "${HPCGNN_PYTHON:-}" ] && ! python3.14 -c '' 2> /dev/null && [ "$(id -u)" = 0 ] && command -v debootstrap > /dev/null; then
-            in_debian "$@"
+        root=$copy/debian
+        if [ -z "${HPCGNN_PYTHON:-}" ] && ! python3.14 -c '' 2> /dev/null && [ "$(id -u)" = 0 ] && command -v debootstrap > /dev/null && make_root; then
+            in_root "$@"
             exit
         fi
         # A name that a version manager only reserves is no Python; its folder has some that no name leads to.
