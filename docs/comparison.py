@@ -10,6 +10,7 @@ single process.
 """
 
 import csv
+import functools
 import json
 import sys
 from pathlib import Path
@@ -42,15 +43,12 @@ def take(path, target=SOURCE):
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     rows = []
     for name in ("sage", "gcn", "gat"):
-        theirs = reference_of(document, name)
+        theirs, measured = reference_of(document, name), functools.partial(by_round, document, name)
         for case in document["cases"]:
-
-            def measured(quantity, case=case["name"], name=name):
-                return by_round(document, name, case, quantity)
-
-            seconds, processor = (measured(quantity) for quantity in ("seconds", "cpu_seconds"))
-            shares = ratios(seconds, by_round(document, name, theirs, "seconds"))
+            seconds, processor = (measured(case["name"], quantity) for quantity in ("seconds", "cpu_seconds"))
+            shares = ratios(seconds, measured(theirs, "seconds"))
             least, share, most = (f"{shares[key]:.2f}" for key in ("min", "median", "max"))
+            of_processor = ratios(processor, measured(theirs, "cpu_seconds"))["median"]
             memory, base = (growth(document, name, each, "sum")["median"] for each in (case["name"], theirs))
             ours = case["system"] == "hpcgnn"
             row = {
@@ -63,19 +61,14 @@ def take(path, target=SOURCE):
                 "seconds_share_min": "" if least == most else least,
                 "seconds_share_max": "" if least == most else most,
                 "processor_seconds": f"{spread(processor.values())['median']:.2f}",
-                "processor_share": f"{ratios(processor, by_round(document, name, theirs, 'cpu_seconds'))['median']:.2f}"
-                if ours
-                else "1",
+                "processor_share": f"{of_processor:.2f}" if ours else "1",
                 "memory_mb": f"{memory / 1e6:.0f}",
                 "memory_share": f"{memory / base:.2f}" if ours else "1",
-                "page_faults": f"{spread(measured('minor_faults').values())['median']:.0f}",
+                "page_faults": f"{spread(measured(case['name'], 'minor_faults').values())['median']:.0f}",
             }
             rows.append(row)
-            print(
-                *row.values(),
-                f"{own_part(document, name, case['name']) / base:.2f} less the base of each process",
-                sep=" | ",
-            )
+            own = own_part(document, name, case["name"]) / base
+            print(*row.values(), f"{own:.2f} less the base of each process", sep=" | ")
     with open(target, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0], lineterminator="\n")
         writer.writeheader()

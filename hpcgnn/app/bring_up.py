@@ -108,9 +108,7 @@ class BringUp:
         node. Collective.
         """
         decided, node = self.plan, self.session.comm.node_memory()
-        if not decided.may_read_in_place:
-            return decided
-        shares = self.memory.reads_in_place(local)
+        shares = decided.may_read_in_place and self.memory.reads_in_place(local)
         one_node = node is not None and len(node.ranks) == self.session.comm.size
         return decided.deciding(shares) if one_node or not shares else decided
 

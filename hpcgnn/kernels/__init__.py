@@ -17,6 +17,7 @@ from .aggregation import gather_largest as gather_largest
 from .aggregation import largest_gradient as largest_gradient
 from .aggregation import pack as pack
 from .attention import attend_backward as attend_backward
+from .attention import attend_begin as attend_begin
 from .attention import attend_finish as attend_finish
 from .attention import attend_forward as attend_forward
 from .coding import BLOCK as BLOCK

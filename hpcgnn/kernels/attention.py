@@ -173,6 +173,13 @@ def attend_forward(
     _attend_forward(*tensors, heads=heads, slope=slope, **of_dropout(dropout), **more)
 
 
+def attend_begin(y: torch.Tensor, running_max: torch.Tensor, denominator: torch.Tensor) -> None:
+    """Before the first block: y (n, F) = 0, running_max (n, H) = -inf, denominator (n, H) = 0."""
+    y.zero_()
+    running_max.fill_(-torch.inf)
+    denominator.zero_()
+
+
 def attend_finish(
     y: torch.Tensor,
     running_max: torch.Tensor,

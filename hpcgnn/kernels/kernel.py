@@ -286,7 +286,7 @@ class Kernel:
         try:
             increment_version(written)
         except RuntimeError:
-            increment_version([x for x in written if not x.is_inference()])  # which has no version
+            increment_version([x for x in written if not x.is_inference()])  # tensors of inference have no version
         return result
 
     def _run(self, given: dict[str, Any], compiled: bool) -> Any:

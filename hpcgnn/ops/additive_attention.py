@@ -133,8 +133,7 @@ class AdditiveAttention:
         sent = StreamInput(projected[:, : f + h], narrow=f, pieces=not self.remote_logit, interior=self.takes_interior)
         unfinished = y[:inner], top[:inner], denominator[:inner]
         if inner:
-            for total, value in zip(unfinished, (0, -torch.inf, 0), strict=True):
-                total.fill_(value)
+            kernels.attend_begin(*unfinished)
         of_rows = self._computed(projected[:, f + h :])
         a_dst = a_dst.copy_(of_rows) if keeps else of_rows
         shifted = False

@@ -77,8 +77,7 @@ class _ScoredAttention:
         outer = slice(0, self.general.stream.edges.first_interior)
         unfinished = y[outer], top[outer], share[outer]  # the edges of other rows come together
         if outer.stop:
-            for total, value in zip(unfinished, (0, -torch.inf, 0), strict=True):
-                total.fill_(value)
+            kernels.attend_begin(*unfinished)
         for part in self.parts(x_src, "halo_forward", interior=True):
             sums: dict[str, Any] = {"y": y[part.at], "running_max": top[part.at], "denominator": share[part.at]}
             kernels.score_forward(x=x_dst[part.at], complete=part.complete, **sums, **self.given(scores, part))

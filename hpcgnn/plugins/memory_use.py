@@ -21,7 +21,6 @@ from torch.utils._pytree import tree_leaves
 
 from hpcgnn.comm.session import Session
 from hpcgnn.config import Config
-from hpcgnn.engine.clock import PHASES
 from hpcgnn.engine.hooks import Plugin
 from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.memory.arena import Arena
@@ -88,11 +87,11 @@ class MemoryUse(Plugin):
             mpi, code = max(0, shared_bytes() - self._shared - windows), max(0, common_bytes() - self._code)
             now = heap_bytes()
             heap = [max(0, each - before) for each, before in zip(now, self._heap, strict=True)] if any(now) else []
-            reads, marks = (*PHASES, "evaluation"), self._profile.marks
+            account, marks = make_account(trainer, trainer.local, self._profile, mpi, code, *heap), self._profile.marks
             self._facts["memory_profile"] = {
                 "base_bytes": self._libraries,
-                "phase_peak_bytes": {phase: mark - foreign * (phase in reads) for phase, mark in marks.items()},
-                "account_bytes": make_account(trainer, trainer.local, self._profile, mpi, code, *heap),
+                "phase_peak_bytes": {phase: mark - foreign * (phase in account) for phase, mark in marks.items()},
+                "account_bytes": account,
             }
 
     def record(self) -> dict[str, Any]:

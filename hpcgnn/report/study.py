@@ -152,8 +152,9 @@ def _count(runs: list[Run], keys: Sequence[str]) -> int:
 
 
 def _differs(runs: list[Run], key: str) -> bool:
-    sizes = {run.summary["ranks"] for run in runs} if key in BY_RANKS else {None}
-    return any(_count([run for run in runs if size in (None, run.summary["ranks"])], [key]) > 1 for size in sizes)
+    """Whether values of a key tell runs apart."""
+    pairs = {(run.summary["ranks"] if key in BY_RANKS else 0, _value(run, key)) for run in runs}
+    return len(pairs) > len({ranks for ranks, _ in pairs})
 
 
 def _telling_apart(runs: list[Run], differing: list[str]) -> list[str]:

@@ -265,8 +265,7 @@ class CountedGraph:
         if decided.in_place and between is None:
             decided = decided.changed(intra_node="messages")
         counter, shares = self._count(decided, ranks, between)
-        one_node = between is not None and between.per_node == ranks
-        decided = decided.deciding(one_node or (between is not None and saves(*shares.crossing)))
+        decided = decided.deciding(between is not None and (between.per_node == ranks or saves(*shares.crossing)))
         if between is not None and not decided.in_place:
             counter, shares = self._count(decided, ranks, None)
         if self._tried is None or self._tried[0] != decided.config:
