@@ -24,9 +24,9 @@ TILE_ROWS = 2048
 # tile one by one, which is serial work: tiles are larger there (see kernels.convolves).
 MOST_ROWS, MOST_ROWS_STEPWISE = 1 << 14, 1 << 17
 # What the rows of an edge tile take together: enough to hide the cost of calls, little enough to stay in the cache.
-# With MANY_THREADS or more it is that for each of them: waking these costs more than fresh pages of larger tensors.
-# The most bounds the memory.
-EDGE_TILE_BYTES, MOST_EDGE_SHARES = 1 << 21, 64
+# With MANY_THREADS or more it is 1.5 times that for each of them: waking these costs more than fresh pages of larger
+# tensors. The most bounds the memory.
+EDGE_TILE_BYTES, MOST_EDGE_SHARES = 1 << 21, 96
 # A function of rows that is one kernel makes nothing else on the way. Its tiles are so many times as large.
 KERNEL_TILES = 4
 # Set by those who try out what a process of other threads would hold.
@@ -50,7 +50,7 @@ def edge_tile_bytes() -> int:
     tile wakes all threads once.
     """
     threads = torch.get_num_threads()
-    return EDGE_TILE_BYTES * (1 if threads < MANY_THREADS else min(threads, MOST_EDGE_SHARES))
+    return EDGE_TILE_BYTES * (1 if threads < MANY_THREADS else min(3 * threads // 2, MOST_EDGE_SHARES))
 
 
 @contextlib.contextmanager
