@@ -20,7 +20,7 @@ from hpcgnn.exchange.buffers import HaloBuffers
 from hpcgnn.graph.load import load_local_graph, open_graph
 from hpcgnn.graph.local import LocalGraph
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.resident import huge_pages, use_threads
+from hpcgnn.memory.resident import use_threads
 from hpcgnn.options.inputs import inputs_of
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.registry import make_plugins
@@ -155,12 +155,11 @@ def bring_up(
 
 
 def _may_read_in_place(decided: RunPlan, comm: Communicator) -> bool:
-    """Whether it can pay that ranks of a node read each other's rows in place: there are several. Collective."""
+    """Whether it can pay that ranks of a node read each other's rows in place. Collective."""
     memory = comm.node_memory()
     if memory is None:
         return False
-    on_nodes, huge = zip(*comm.allgather_object((len(memory.ranks), huge_pages())), strict=True)
-    pays = max(on_nodes) > 1 and rows_in_place_pay(max(on_nodes), comm.size, all(huge))
+    pays = rows_in_place_pay(max(comm.allgather_object(len(memory.ranks))), comm.size)
     return decided.may_read_in_place and pays and _maps_memory(comm)
 
 

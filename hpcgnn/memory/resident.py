@@ -198,7 +198,6 @@ class PeakMemory:
 
 _TABLE = Path("/proc/self/cgroup")
 _GROUPS, _OLD_GROUPS = Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")
-_SHARED = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
 
 
 def machine_available() -> int:
@@ -228,11 +227,3 @@ def group_limits() -> list[int]:
                 text = (folder / name).read_text().strip()
                 limits += [int(text)] if text.isdigit() else []
     return limits
-
-
-def huge_pages(setting: Path = _SHARED) -> bool:
-    """Return whether memory that processes share can have huge pages here. setting: the kernel's file."""
-    try:
-        return not {"[never]", "[deny]"} & set(setting.read_text().split())
-    except OSError:  # a kernel without them
-        return False

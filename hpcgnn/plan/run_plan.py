@@ -29,7 +29,8 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 #: Types that float32 has all numbers of, by their names in a file.
 _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
-MANY_RANKS = 8  # of a node: see `rows_in_place_pay`
+#: Ranks of a node from which --intra-node auto may read rows in place between nodes (docs/performance.md).
+MANY_RANKS = 4
 #: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
 NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
 #: Of extras: make(config) -> None, or what an estimate shows beside the rest: an object with values of each number of
@@ -183,18 +184,9 @@ class RunPlan:
         return self.changed(intra_node="shared" if in_place else "messages")
 
 
-def rows_in_place_pay(ranks_on_node: int, ranks: int, huge_pages: bool) -> bool:
-    """Whether --intra-node auto may read rows in place.
-
-    On one node nothing is sent then (docs/performance.md, "Ranks of one node"). Between nodes it pays by fewer bytes,
-    which must outweigh small pages. A node's saved bytes grow with its ranks.
-
-    Args:
-        ranks_on_node: the most ranks of a node.
-        ranks: of all nodes.
-        huge_pages: whether shared memory has huge pages on all nodes.
-    """
-    return ranks_on_node == ranks or huge_pages or ranks_on_node >= MANY_RANKS
+def rows_in_place_pay(ranks_on_node: int, ranks: int) -> bool:
+    """Whether --intra-node auto may read rows in place: `ranks_on_node`, the most of a node, are all ranks or many."""
+    return ranks_on_node > 1 and (ranks_on_node == ranks or ranks_on_node >= MANY_RANKS)
 
 
 def check(decided: RunPlan, rules: Iterable[Rule]) -> None:

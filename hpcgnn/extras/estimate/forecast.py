@@ -18,7 +18,6 @@ from hpcgnn.extras.estimate.trial import MAKING, Experiment, Trial
 from hpcgnn.graph.load import check_labelled, check_trainable
 from hpcgnn.graph.transforms.vertex_cover import saves
 from hpcgnn.graphfile.storage import GraphFile
-from hpcgnn.memory.resident import huge_pages
 from hpcgnn.ops.row_tiles import TILE_ROWS
 from hpcgnn.plan.run_plan import RunPlan, plan, rows_in_place_pay
 from hpcgnn.plugins.account import FREE_HEAP, OBJECTS, SNAPSHOTS
@@ -275,9 +274,8 @@ class CountedGraph:
     def _between(self, decided: RunPlan, ranks: int) -> Nodes | None:
         """The Nodes that exchange rows, where their ranks read each other's in place, or may."""
         per_node = min(ranks, self._per_node or 1)
-        may = decided.may_read_in_place and rows_in_place_pay(per_node, ranks, huge_pages())
-        pays = decided.in_place or may
-        if not pays or per_node == 1:
+        may = decided.may_read_in_place and rows_in_place_pay(per_node, ranks)
+        if per_node == 1 or not (decided.in_place or may):
             return None
         return Nodes(ranks, per_node, decided.returns, decided.narrows)
 

@@ -20,12 +20,3 @@ def test_limits_of_groups(tmp_path, monkeypatch, old):
     assert resident.group_limits() == [3 * GIB, 9 << 40]
     monkeypatch.setattr(resident, "_TABLE", tmp_path / "absent")
     assert resident.group_limits() == []
-
-
-@pytest.mark.parametrize(
-    "text, expected", [("always within_size advise [never] deny force", False), ("always [advise] never", True)]
-)
-def test_huge_pages_of_shared_memory(tmp_path, text, expected):
-    (tmp_path / "shmem_enabled").write_text(text)
-    assert resident.huge_pages(tmp_path / "shmem_enabled") is expected
-    assert not resident.huge_pages(tmp_path / "none")

@@ -224,19 +224,19 @@ def test_odd_graphs(comm, session_path, name, map_name, options):
 @pytest.mark.parametrize("per_node", [2, 3])
 @pytest.mark.parametrize("name", ["no edges", "random directed weighted"])
 def test_the_choice_is_that_of_the_run(comm, session_path, per_node, name, monkeypatch):
-    """--intra-node auto, by the same counts where shared memory has huge pages. Without, few ranks send messages."""
+    """--intra-node auto, by the same counts where nodes have many ranks. Few send messages."""
     config = configure(stored(comm, session_path, name)[2], partition="dealt")
 
-    def chosen(huge):
-        monkeypatch.setattr("hpcgnn.extras.estimate.forecast.huge_pages", lambda: huge)
+    def chosen(many):
+        monkeypatch.setattr("hpcgnn.plan.run_plan.MANY_RANKS", many)
         with GraphFile(config.data.graph) as file:
             made = CountedGraph(file, per_node=per_node).forecast(config, comm.size)
         return made.experiment.plan.in_place, made.shares.crossing
 
     with emulated(comm, comm.rank // per_node):
         trainer = build_trainer(comm, config, "dealt")
-    in_place, crossing = chosen(True)
-    assert in_place == trainer.plan.in_place == (name != "no edges") and not chosen(False)[0]
+    in_place, crossing = chosen(per_node)
+    assert in_place == trainer.plan.in_place == (name != "no edges") and not chosen(per_node + 1)[0]
     assert not in_place or crossing == trainer.views.crossing
 
 
