@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -159,7 +159,8 @@ class HeartbeatBoard:
         still = np.zeros(self.places, bool) if silent is None else silent
         names = ["looks", "rank", "waits", "at", "failure"]
         found = {}
-        for place, (looks, rank, waits, *texts) in enumerate(self.records[names].tolist()):
+        records: list[Any] = self.records[names].tolist()
+        for place, (looks, rank, waits, *texts) in enumerate(records):
             at, failure = (text.decode(errors="ignore") for text in texts)
             if looks:
                 found[place] = RankState(rank, self._host, at, waits, bool(still[place]), failure)

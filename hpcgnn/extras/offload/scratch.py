@@ -225,7 +225,7 @@ def _all(transfer: Callable[[memoryview, int], int], piece: np.ndarray, place: i
     """Transfer all of a piece: the system may do some of it at a time."""
     done = 0
     while done < len(piece):
-        count = transfer(memoryview(piece[done:]), place + done)  # type: ignore[arg-type] # an array is a buffer
+        count = transfer(piece[done:].data, place + done)
         if count == 0:
             raise OSError(errno.EIO, "the file is shorter than it was")
         done += count
