@@ -57,7 +57,8 @@ score_forward = kernel(
 #: With alpha[e, h] = exp(score - top[i, h]) share[i, h], and m the mask of dropout over 1 - p:
 #:     g_value[e, h] = m alpha gy[i, h];  g_score[e, h] = alpha (<gy[i, h], m value[j, h]> - <gy[i, h], y[i, h]>)
 #: Both inner products are rounded alike, so that their difference is 0 where one edge outweighs the others. top and
-#: share are of `attend_finish`. returns: the row of g_source that each edge adds to, in place of its column.
+#: share are of `attend_finish`. returns: the row of g_source that each edge adds to, in place of its column. complete:
+#: all edges of all rows are here, so that earlier values of g_x do not matter.
 score_backward = kernel(
     "hg_score_backward",
     {
@@ -99,6 +100,8 @@ score_backward = kernel(
 )
 def _relate(a: Arguments) -> None:
     bases = a.weight.shape[1]
+    if a.complete:
+        a.sums.zero_()
     for edges, row, columns, _ in edge_pieces(a, a.sums.shape[1]):
         to, place = row if a.rows is None else a.rows[row].long(), a.places[edges]
         kind, factor, rows = a.types[place].long(), a.factors[place].unsqueeze(1), a.source[columns].unsqueeze(1)
@@ -114,7 +117,8 @@ def relate(sums: torch.Tensor, source: torch.Tensor, weight: torch.Tensor, place
         source: (columns, F), float32 or float64.
         weight: (types, B), contiguous.
         places: int32 or int64 (E,), of each edge of the block among all that have a type.
-        more: the block (indptr, indices, rows); types int32 and factors w of all edges. x: (n, B F), with
+        more: the block (indptr, indices, rows); complete: whether it has all edges of all rows, so that earlier sums do
+            not matter; types int32 and factors w of all edges. x: (n, B F), with
             g_weight (types, B), to which w_e <x of e's row, source of e's column> is added for each basis.
 
     Raises:

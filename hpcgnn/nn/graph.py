@@ -254,9 +254,9 @@ class Graph:
             weight = x.scaled(weight)
         return attention_layer(x, weight, self.operator(Attention(how.shape)), how, hand_over=hand_over)
 
-    def relate(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
+    def relate(self, x: torch.Tensor, coefficients: torch.Tensor, *weights: torch.Tensor | None) -> torch.Tensor:
         """Relational aggregation of own rows x (n_p, d_in); see ops/relational.py. Differentiable, collective."""
-        return self.operator(Relational(len(coefficients), x.dtype))(x, coefficients, bases)
+        return self.operator(Relational(len(coefficients), x.dtype))(x, coefficients, *weights)
 
     def propagate(
         self,

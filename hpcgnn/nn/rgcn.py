@@ -55,7 +55,7 @@ class RGCNConv(nn.Module):
         return [*each, (self.coefficients, glorot_bound(*self.coefficients.shape))]
 
     def forward(self, graph: Graph, x: torch.Tensor) -> torch.Tensor:
-        return self.own(x).add_(graph.relate(x, self.coefficients, self.bases))
+        return graph.relate(x, self.coefficients, self.bases, *self.own.map)
 
 
 def _rgcn(layer: type[RGCNConv], spec: ModelSpec) -> Model:

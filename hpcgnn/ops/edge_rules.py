@@ -98,7 +98,8 @@ class _ScoredAttention:
         """See `differentiable`."""
         scores = replace(self.scores, attention=attention, weight=weight)
         like = self.general.arena.empty_like
-        g_src, g_dst = like(x_src).zero_() if wanted[0] else None, like(x_dst).zero_()
+        g_src, g_dst = like(x_src).zero_() if wanted[0] else None, like(x_dst)
+        g_dst[: self.general.stream.edges.first_interior].zero_()
         g_attention, g_weight = (
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
             for each in (attention, weight)
@@ -108,10 +109,11 @@ class _ScoredAttention:
             "gy": gy.contiguous(),
             **dict(zip(("y", "top", "share"), made, strict=True)),
         }
-        saved |= {"g_x": g_dst, "g_attention": g_attention, "g_weight": g_weight}
-        for part in self.parts(x_src, "halo_backward", g_src):
-            given = self.given(scores, part)
-            kernels.score_backward(**saved, g_source=part.back, returns=part.block.returns, **given)
+        sums = {"g_attention": g_attention, "g_weight": g_weight}
+        for part in self.parts(x_src, "halo_backward", g_src, interior=True):
+            of_rows = {name: rows[part.at] for name, rows in (*saved.items(), ("g_x", g_dst))}
+            given = {"g_source": part.back, "complete": part.complete, **self.given(scores, part), **sums}
+            kernels.score_backward(returns=part.block.returns, **of_rows, **given)
         return g_src, g_dst, g_attention, g_weight
 
 

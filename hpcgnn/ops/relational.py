@@ -11,10 +11,11 @@ then
     gx_j = Σ_b T_jb V_bᵀ,   gV_b = Σ_j x_jᵀ T_jb,   ga_rb = Σ_{e of r} w_e <gy_i, x_j V_b>
 
 so that nothing is fetched again, nothing goes back, and of the forward pass x alone is kept. A halo row costs d_in
-numbers forwards and d_out backwards.
+numbers forwards and d_out backwards. The operator adds the map of own rows, x_i W_0 + b, to the same matrix.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -37,48 +38,51 @@ class RelationalAggregation:
     def __init__(self, inward: Direction, outward: Direction) -> None:
         self.inward, self.outward, self.arena = inward, outward, inward[0].buffers.arena
 
-    def __call__(self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor) -> torch.Tensor:
-        """y (n_p, d_out) from own rows x (n_p, d_in), coefficients a (R, B) and bases V (B, d_in, d_out),
-        differentiably.
-        """
-        return differentiable(self, x, coefficients, bases)
+    def __call__(self, x: torch.Tensor, *weights: torch.Tensor | None) -> torch.Tensor:
+        """y + x W_0 + b (n_p, d_out) from own rows x (n_p, d_in), differentiably.
 
-    def forward(
-        self, x: torch.Tensor, coefficients: torch.Tensor, bases: torch.Tensor
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        weights: coefficients a (R, B), bases V (B, d_in, d_out), W_0 (d_in, d_out), and b (d_out,) or None.
+        """
+        return differentiable(self, x, *weights)
+
+    def forward(self, x: torch.Tensor, *weights: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """See `differentiable`."""
+        x, (coefficients, bases, weight, bias) = x.contiguous(), weights
+        y = product_in(self.arena, x, weight, bias)
         sums = _sums(self.inward, x, coefficients, "halo_forward")
-        return product_in(self.arena, sums, bases.flatten(0, 1)), (x, coefficients, bases)
+        kernels.multiply(y, sums, bases.flatten(0, 1), add=True)
+        return y, (x, coefficients, bases, weight)
 
     def backward(
-        self,
-        gy: torch.Tensor,
-        wanted: Sequence[bool],
-        x: torch.Tensor,
-        coefficients: torch.Tensor,
-        bases: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self, gy: torch.Tensor, wanted: Sequence[bool], *kept: torch.Tensor
+    ) -> tuple[torch.Tensor | None, ...]:
         """See `differentiable`."""
+        x, coefficients, bases, weight = kept
+        gy, gx = gy.contiguous(), self.arena.empty_like(x) if wanted[0] else None
         side_by_side = bases.permute(1, 0, 2).flatten(1)
-        g_bases, g_coefficients = torch.zeros_like(side_by_side), torch.zeros_like(coefficients)
+        g_bases, g_coefficients, g_weight = map(torch.zeros_like, (side_by_side, coefficients, weight))
+        g_bias = torch.zeros_like(weight[0]) if wanted[4] else None
         transformed = product_in(self.arena, x, side_by_side)  # x V_b of all bases
         sums = _sums(self.outward, gy, coefficients, "halo_backward", x=transformed, g_weight=g_coefficients)
-        gx = self.arena.empty_like(x)
-        kernels.project_backward(gx, g_bases, x, sums, side_by_side)
-        return gx, g_coefficients, g_bases.unflatten(1, (len(bases), -1)).permute(1, 0, 2)
+        kernels.project_backward(gx, g_weight, x, gy, weight, y_sums=g_bias)
+        kernels.project_backward(gx, g_bases, x, sums, side_by_side, add=gx is not None)
+        return gx, g_coefficients, g_bases.unflatten(1, (len(bases), -1)).permute(1, 0, 2), g_weight, g_bias
 
 
 def _sums(
     direction: Direction, own: torch.Tensor, coefficients: torch.Tensor, kind: str, **products: torch.Tensor
 ) -> torch.Tensor:
     """(n_p, B F) of own rows (n_p, F): Σ_e a_{r(e) b} w_e x over each row's edges, for each basis. products: of
-    `kernels.relate`.
+    `kernels.relate`, x of all own rows.
     """
     stream, edges, weights = direction
-    sums = stream.buffers.arena.empty(len(own), coefficients.shape[1] * own.shape[1], dtype=own.dtype).zero_()
-    given = {"types": edges.type, "factors": weights, **products}
-    for block, rows, *_ in stream(StreamInput(own.contiguous()), kind):
+    sums = stream.buffers.arena.empty(len(own), coefficients.shape[1] * own.shape[1], dtype=own.dtype)
+    sums[: stream.edges.first_interior].zero_()
+    for part in stream(StreamInput(own, interior=True), kind):
+        block, given = part.block, {"types": edges.type, "factors": weights, "complete": part.complete, **products}
+        if "x" in products:
+            given["x"] = products["x"][part.at]
         assert block.edge is not None, "models with relations have the places of edges"
         of_block = {"indptr": block.indptr, "indices": block.indices, "rows": block.rows}
-        kernels.relate(sums, rows, coefficients, block.edge, **of_block, **given)
+        kernels.relate(sums[part.at], part.rows, coefficients, block.edge, **of_block, **given)
     return sums

@@ -132,12 +132,13 @@ class Scores:
             front.score_forward(x=x, y=y, running_max=top, denominator=total, **each)
         share = torch.empty_like(total)
         front.attend_finish(y, top, total, top, None, share)
-        gradients = {"g_source": torch.zeros_like(source), "g_x": torch.zeros_like(x)}
+        complete = pieces == 1
+        gradients = {"g_source": torch.zeros_like(source), "g_x": torch.full_like(x, np.nan if complete else 0)}
         for name, of in (("g_attention", flat), ("g_weight", scores.weight)):
             gradients[name] = None if of is None else torch.zeros_like(of)
         saved = {"x": x, "gy": gy, "y": y, "top": top, "share": share} | gradients
         for each in given:
-            front.score_backward(**saved, **each, returns=returns_of(each, moved))
+            front.score_backward(**saved, **each, returns=returns_of(each, moved), complete=complete)
         return [y, *(t for t in gradients.values() if t is not None)]
 
 
@@ -151,12 +152,32 @@ def test_every_width(path, threads, rule, dtype):
             kernel_oracle.close(case.found(dtype, pieces), case.expected(), tolerance)
 
 
-@pytest.mark.parametrize("rule", SCORES)
-def test_a_hub_is_split_and_merged(path, threads, rule):
-    case, large, few = scores_of(rule, 2, 3, edges=40), 20_000, 30
+def with_hub(case):
+    """Nearly all edges at a row, some at the next, none at others."""
+    large, few = 20_000, 30
     case.dst = torch.cat([torch.full((large,), 5), torch.full((few,), 6)])
     case.src = torch.cat([torch.arange(large) * 29 // large, torch.arange(few) % 29]).sort()[0]
+    return case
+
+
+@pytest.mark.parametrize("rule", SCORES)
+def test_a_hub_is_split_and_merged(path, threads, rule):
+    case = with_hub(scores_of(rule, 2, 3, edges=40))
     kernel_oracle.close(case.found(torch.float64), case.expected(), 1e-11)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_relational_sums(path, threads, complete):
+    """As in torch, with the gradient of the coefficients; those of a complete block begin anew."""
+    case = with_hub(scores_of("mixed", 1, 5, edges=40))
+    (block, places), source, factors = next(blocks(case, 1)), case.source[:, :5].contiguous(), case.gy.flatten()[:101]
+    x, made = torch.cat([case.gy] * BASES, 1), []
+    for compiled in (True, False):
+        sums, g_weight = torch.full_like(x, np.nan if complete else 1), torch.zeros_like(case.weight)
+        given = {"types": case.edge, "factors": factors.contiguous(), "x": x, "g_weight": g_weight, **block}
+        front.relate(sums, source, case.weight, places, complete=complete, compiled=compiled, **given)
+        made.append([sums, g_weight])
+    kernel_oracle.close(*made, 1e-11)
 
 
 @pytest.mark.parametrize("rule", SCORES)

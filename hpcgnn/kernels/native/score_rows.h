@@ -250,8 +250,11 @@ static __attribute__((noinline)) void HG_IN_UNITS(score_rows)(const hg_attention
 {
     for (int64_t i = first; i < last; i++) {
         const int64_t r = a->rows ? a->rows[i] : i, num = a->indptr[i + 1] - a->indptr[i];
+        HG_E *sums = (HG_E *)a->sums + r * a->sums_stride;
+        if (a->complete)
+            memset(sums, 0, (size_t)hg_own_width(a) * sizeof(HG_E));
         if (num && num <= HG_HUB_EDGES)
-            HG_IN_UNITS(score_row)(a, s, i, a->indptr[i], a->indptr[i + 1], (HG_E *)a->sums + r * a->sums_stride, edges);
+            HG_IN_UNITS(score_row)(a, s, i, a->indptr[i], a->indptr[i + 1], sums, edges);
     }
 }
 
@@ -259,7 +262,10 @@ static __attribute__((noinline)) void HG_IN_UNITS(score_chunk)(const hg_attentio
                                                                int64_t first, int64_t last, void *partial,
                                                                const hg_score_edges *edges)
 {
-    memset(partial, 0, (size_t)hg_own_width(a) * sizeof(HG_E));
+    const size_t bytes = (size_t)hg_own_width(a) * sizeof(HG_E);
+    memset(partial, 0, bytes);
+    if (a->complete && first == a->indptr[i])   /* a wave's chunks are added up when all are made */
+        memset((HG_E *)a->sums + i * a->sums_stride, 0, bytes);
     HG_IN_UNITS(score_row)(a, s, i, first, last, (HG_E *)partial, edges);
 }
 

@@ -32,7 +32,8 @@ static void score_task(hg_walk *w, hg_attention_scratch *s, const hg_task *task,
                                 w->partial + task->chunk * w->partial_width * w->size, edges);
 }
 
-/* sums (the gradient of own rows), g_attention and ga_dst are added to. Returns 0, or -1: no memory. */
+/* sums (the gradient of own rows), g_attention and ga_dst are added to; sums of a complete block are new. Returns 0, or -1: no
+ * memory. */
 HG_EXPORT int hg_score_backward(int path, int num_threads, const hg_attention_args *a)
 {
     hg_walk walk, *w = &walk;
