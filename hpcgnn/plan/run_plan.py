@@ -29,7 +29,7 @@ from hpcgnn.traits import LayerTraits, ScheduleTraits, TaskTraits, TransportTrai
 
 #: Types that float32 has all numbers of, by their names in a file.
 _NARROW = {"float16": torch.float16, "bfloat16": torch.bfloat16, "int8": torch.int8}
-#: Ranks of a node from which --intra-node auto may read rows in place between nodes (docs/performance.md).
+#: Ranks of a node from which --intra-node auto may read rows in place between nodes (docs/schedules-measured.md).
 MANY_RANKS = 4
 #: needs(config) of extras: whether ranks of a node cannot read each other's rows in place.
 NEEDS_MESSAGES: list[Callable[[Config], bool]] = []
