@@ -76,6 +76,11 @@ class Block:
         return EdgeArrays(self.edge_rows, self.indices, self.weight, self.edge)
 
     @property
+    def structure(self) -> dict[str, torch.Tensor | None]:
+        """Which edges there are, as arguments of kernels."""
+        return {"indptr": self.indptr, "indices": self.indices, "rows": self.rows}
+
+    @property
     def span(self) -> tuple[int, int]:
         """(first, one past the last) of the rows that are stored."""
         if self.rows is None or self.num_rows == 0:

@@ -117,9 +117,9 @@ def relate(sums: torch.Tensor, source: torch.Tensor, weight: torch.Tensor, place
         source: (columns, F), float32 or float64.
         weight: (types, B), contiguous.
         places: int32 or int64 (E,), of each edge of the block among all that have a type.
-        more: the block (indptr, indices, rows); complete: whether it has all edges of all rows, so that earlier sums do
-            not matter; types int32 and factors w of all edges. x: (n, B F), with
-            g_weight (types, B), to which w_e <x of e's row, source of e's column> is added for each basis.
+        more: the block (indptr, indices, rows); types int32 and factors w of all edges. x: (n, B F), with
+            g_weight (types, B), to which w_e <x of e's row, source of e's column> is added for each basis. complete:
+            the block has all edges of all rows, so that earlier sums do not matter.
 
     Raises:
         ValueError, MemoryError: a wrong dtype, shape or layout; no memory.

@@ -40,10 +40,6 @@ def attend_by_scores(
     return differentiable(operator, in_rows(x_src), in_rows(x_dst), attention, scores.weight)
 
 
-def _of_block(block: Block) -> dict[str, torch.Tensor | None]:
-    return {"indptr": block.indptr, "indices": block.indices, "rows": block.rows}
-
-
 @dataclass(frozen=True)
 class _ScoredAttention:
     """A call of the general operator, whose streams serve."""
@@ -65,7 +61,7 @@ class _ScoredAttention:
         """The kernels' arguments of a part's edges."""
         ids = self.general.ids[part.at], self.general.column_ids(part.block, len(part.rows))
         dropout = (self.rule.p, self.rule.key, *ids) if self.rule.p else None
-        return replace(scores, places=part.block.edge, dropout=dropout).given(part.rows) | _of_block(part.block)
+        return replace(scores, places=part.block.edge, dropout=dropout).given(part.rows) | part.block.structure
 
     def forward(
         self, x_src: torch.Tensor, x_dst: torch.Tensor, attention: torch.Tensor | None, weight: torch.Tensor | None
@@ -104,16 +100,12 @@ class _ScoredAttention:
             None if each is None else torch.zeros_like(each, memory_format=torch.contiguous_format)
             for each in (attention, weight)
         )
-        saved: dict[str, Any] = {
-            "x": x_dst,
-            "gy": gy.contiguous(),
-            **dict(zip(("y", "top", "share"), made, strict=True)),
-        }
-        sums = {"g_attention": g_attention, "g_weight": g_weight}
+        own: dict[str, Any] = dict(zip(("y", "top", "share"), made, strict=True))
+        own |= {"x": x_dst, "gy": gy.contiguous(), "g_x": g_dst}
         for part in self.parts(x_src, "halo_backward", g_src, interior=True):
-            of_rows = {name: rows[part.at] for name, rows in (*saved.items(), ("g_x", g_dst))}
-            given = {"g_source": part.back, "complete": part.complete, **self.given(scores, part), **sums}
-            kernels.score_backward(returns=part.block.returns, **of_rows, **given)
+            given = {name: rows[part.at] for name, rows in own.items()} | self.given(scores, part)
+            given |= {"g_source": part.back, "returns": part.block.returns, "complete": part.complete}
+            kernels.score_backward(g_attention=g_attention, g_weight=g_weight, **given)
         return g_src, g_dst, g_attention, g_weight
 
 

@@ -32,7 +32,7 @@ Direction = tuple[Stream, EdgeList, torch.Tensor]
 class RelationalAggregation:
     """The operator of a rank. Collective in both directions.
 
-    inward, outward: (Stream, EdgeList, weights (E_p,)) along in-edges and along out-edges. ids: int64 (n_p,).
+    inward, outward: (Stream, EdgeList, weights (E_p,)) along in-edges and along out-edges.
     """
 
     def __init__(self, inward: Direction, outward: Direction) -> None:
@@ -78,11 +78,12 @@ def _sums(
     stream, edges, weights = direction
     sums = stream.buffers.arena.empty(len(own), coefficients.shape[1] * own.shape[1], dtype=own.dtype)
     sums[: stream.edges.first_interior].zero_()
+    given = {"types": edges.type, "factors": weights, **products}
     for part in stream(StreamInput(own, interior=True), kind):
-        block, given = part.block, {"types": edges.type, "factors": weights, "complete": part.complete, **products}
+        block = part.block
+        assert block.edge is not None, "models with relations have the places of edges"
         if "x" in products:
             given["x"] = products["x"][part.at]
-        assert block.edge is not None, "models with relations have the places of edges"
-        of_block = {"indptr": block.indptr, "indices": block.indices, "rows": block.rows}
+        of_block = {"complete": part.complete, **block.structure}
         kernels.relate(sums[part.at], part.rows, coefficients, block.edge, **of_block, **given)
     return sums

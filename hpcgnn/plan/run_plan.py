@@ -185,7 +185,7 @@ class RunPlan:
 
 
 def rows_in_place_pay(ranks_on_node: int, ranks: int) -> bool:
-    """Whether --intra-node auto may read rows in place: `ranks_on_node`, the most of a node, are all ranks or many."""
+    """Whether --intra-node auto may read rows in place. ranks_on_node: of the node with most; ranks: of all nodes."""
     return ranks_on_node > 1 and (ranks_on_node == ranks or ranks_on_node >= MANY_RANKS)
 
 
